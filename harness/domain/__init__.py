@@ -1,0 +1,1 @@
+"""What the harness talks about: pure values, standard library and pydantic only."""

@@ -1,0 +1,56 @@
+"""Benchmark items, and their division into feedback and final items."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any
+
+from pydantic import Field
+
+from harness.domain.base import Frozen, canonical_hash
+
+
+class Item(Frozen):
+    """One item of a benchmark: `id` is stable (content hash where the file has none)."""
+
+    id: str
+    question: str
+    answer: str
+    extra: dict[str, Any] = Field(default_factory=dict)
+
+
+class Part(StrEnum):
+    """Which part of the hidden items: what `/submit` answers with, or what decides the headline."""
+
+    FEEDBACK = "feedback"
+    FINAL = "final"
+
+
+def parse_item(record: dict[str, Any]) -> Item:
+    """The item in one JSONL record with `question` and `answer` (and maybe `id`); the rest goes to `extra`."""
+    rest = {k: v for k, v in record.items() if k not in ("id", "question", "answer")}
+    question, answer = str(record["question"]), str(record["answer"])
+    item_id = str(record.get("id") or canonical_hash([question, answer])[:16])
+    return Item(id=item_id, question=question, answer=answer, extra=rest)
+
+
+def _rank(item_id: str, salt: str) -> str:
+    return hashlib.sha256(f"{salt}\0{item_id}".encode()).hexdigest()
+
+
+def select(items: Sequence[Item], limit: int | None) -> list[Item]:
+    """The first `limit` items in hash order (all, if None), in that fixed order."""
+    ordered = sorted(items, key=lambda item: (_rank(item.id, "order"), item.id))
+    return ordered if limit is None else ordered[:limit]
+
+
+def divide(items: Sequence[Item], feedback_share: float = 0.5) -> dict[str, Part]:
+    """Item id -> part, by rank of a salted hash, so that both parts have a fixed size (feedback rounds down).
+
+    With a single item it belongs to the final part and to no feedback.
+    """
+    ranked = sorted((item.id for item in items), key=lambda i: (_rank(i, "split"), i))
+    n_feedback = int(len(ranked) * feedback_share)
+    return {i: Part.FEEDBACK if k < n_feedback else Part.FINAL for k, i in enumerate(ranked)}

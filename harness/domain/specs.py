@@ -1,0 +1,197 @@
+"""What a run is made of: benchmark, agent, model, protocol, engine, and the frozen plan of one run."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from harness.domain.base import Frozen, canonical_hash
+
+NAME_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,62}$"
+
+
+class EvalMode(StrEnum):
+    """How hidden items are turned into scores."""
+
+    PER_SAMPLE = "per_sample"
+    OPENCOMPASS = "opencompass"
+    CODE = "code"
+    JUDGE = "judge"
+    ENVIRONMENT = "environment"
+    CUSTOM = "custom"
+
+
+class Limits(Frozen):
+    """What a run may use. A benchmark's config gives defaults, options of `harness run` override them."""
+
+    timeout_s: int = Field(43_200, gt=0)
+    max_submissions: int = Field(20, gt=0)
+    max_submissions_per_hour: int = Field(4, gt=0)
+    disk_mb: int = Field(20_000, gt=0)
+    memory_mb: int = Field(16_000, gt=0)
+    shm_mb: int = Field(1_024, gt=0)
+    pids: int = Field(1_024, gt=0)
+    cpus: float | None = Field(None, gt=0)
+    log_mb: int = Field(50, gt=0)
+
+
+class FewShot(Frozen):
+    """One worked example of a prompt."""
+
+    question: str
+    answer: str
+
+
+class PromptSpec(Frozen):
+    """How a hidden item becomes a prompt, and how the model is sampled; part of the task protocol's hash."""
+
+    prompt: str = "{question}"
+    system: str | None = None
+    chat: bool = True
+    few_shot: tuple[FewShot, ...] = ()
+    max_tokens: int = Field(512, gt=0)
+    temperature: float = Field(0.0, ge=0)
+    stop: tuple[str, ...] = ()
+
+
+class DataSource(Frozen):
+    """Where data came from and what may be done with it."""
+
+    source: str
+    licence: str
+    redistribute: bool = False
+
+
+class BenchmarkConfig(PromptSpec):
+    """`benchmarks/<id>/config.yaml`."""
+
+    name: str = Field(pattern=NAME_PATTERN)
+    description: str = ""
+    version: str = "1"
+    eval_mode: EvalMode = EvalMode.PER_SAMPLE
+    expose_files: tuple[str, ...] = ()
+    default_model: str | None = None
+    opencompass_dataset: str | None = None
+    limits: Limits = Limits()
+    licence: tuple[DataSource, ...] = ()
+    # File names that --data-dir must hold for this benchmark; empty where data.py generates or ships its data.
+    data_files: tuple[str, ...] = ()
+
+    def prompt_spec(self) -> PromptSpec:
+        """The part of this config that decides prompts and sampling."""
+        return PromptSpec(**{name: getattr(self, name) for name in PromptSpec.model_fields})
+
+
+class Benchmark(Frozen):
+    """A benchmark folder as found; `digest` covers every file in it."""
+
+    id: str
+    path: Path
+    digest: str
+    config: BenchmarkConfig
+
+
+class AgentConfig(Frozen):
+    """`agents/<id>/config.yaml`."""
+
+    name: str = Field(pattern=NAME_PATTERN)
+    description: str = ""
+    start: str = "start.sh"
+    env_vars: dict[str, str] = Field(default_factory=dict)
+    llm: Literal["none", "openai", "anthropic", "gemini"] = "none"
+    resume: str | None = None
+    trajectory: str | None = None
+
+    @field_validator("env_vars", mode="before")
+    @classmethod
+    def _as_strings(cls, value: object) -> object:
+        return {k: str(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+
+class Agent(Frozen):
+    """An agent folder as found; `digest` covers every file in it."""
+
+    id: str
+    path: Path
+    digest: str
+    config: AgentConfig
+
+
+class ModelRef(Frozen):
+    """A base model in the resource store: `path` is relative to the harness home (`models/...`)."""
+
+    repo_id: str
+    revision: str
+    path: Path
+    tree_hash: str
+    size_bytes: int
+
+
+class DataRef(Frozen):
+    """Prepared data of a benchmark; paths are relative to the harness home (`train/...`, `eval/...`)."""
+
+    train_path: Path
+    eval_path: Path
+    eval_hash: str
+    train_items: int
+    eval_items: int
+
+
+class Protocol(StrEnum):
+    """How scores are shown and which one is the headline (contracts.md section 4)."""
+
+    STANDARD = "standard"
+    PAPER = "paper"
+
+
+class EngineSpec(Frozen):
+    """What must be equal for two scorings to be repeats of each other."""
+
+    engine: Literal["transformers", "vllm"] = "transformers"
+    image: str
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    device: str
+    batch_size: int = Field(32, gt=0)
+    threads: int = Field(1, gt=0)
+    seed: int = 0
+
+    def hash(self) -> str:
+        """The `engine` hash of the records."""
+        return canonical_hash(self.model_dump(mode="json"))
+
+
+class RunPlan(Frozen):
+    """Everything that is decided before anything is started."""
+
+    run_id: str
+    created_at: datetime
+    agent: Agent
+    benchmark: Benchmark
+    model: ModelRef
+    data: DataRef
+    protocol: Protocol
+    limits: Limits
+    limit: int | None = Field(None, gt=0)
+    seed: int = 0
+    gpus: tuple[str, ...] = ()
+    port: int = 5000
+    images: dict[str, str]
+    engine: EngineSpec
+    driver_model: str | None = None
+    network: Literal["none"] = "none"
+
+    def task_protocol(self) -> str:
+        """Hash of what must be equal for two scores to be comparable (contracts.md section 4)."""
+        return canonical_hash(
+            {
+                "benchmark": self.benchmark.digest,
+                "eval": self.data.eval_hash,
+                "prompt": self.benchmark.config.prompt_spec().model_dump(mode="json"),
+                "protocol": self.protocol.value,
+                "limit": self.limit,
+            }
+        )

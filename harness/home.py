@@ -1,0 +1,146 @@
+"""The folder that holds everything the harness keeps: one layout, the same on the host and in the grader."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+PRIVATE_MODE = 0o700
+SOCKET_DIR_MODE = 0o711
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """`runs/<run_id>/`: everything of one run."""
+
+    path: Path
+
+    @property
+    def image(self) -> Path:
+        """The file behind the size-limited file system (loop mode)."""
+        return self.path / "workspace.img"
+
+    @property
+    def filesystem(self) -> Path:
+        """Where every path that the agent can write lives: `workspace/` and `tmp/`."""
+        return self.path / "fs"
+
+    @property
+    def workspace(self) -> Path:
+        return self.filesystem / "workspace"
+
+    @property
+    def tmp(self) -> Path:
+        return self.filesystem / "tmp"
+
+    @property
+    def meta(self) -> Path:
+        """Read-only in the agent container: run_meta.json, description.md, instructions.md, exposed files."""
+        return self.path / "meta"
+
+    @property
+    def agent_log(self) -> Path:
+        return self.path / "agent.log"
+
+    @property
+    def collected(self) -> Path:
+        """What is kept of the workspace after the run."""
+        return self.path / "workspace"
+
+    @property
+    def token(self) -> Path:
+        """The run's capability token, mode 0600, removed when the run ends."""
+        return self.path / ".token"
+
+
+@dataclass(frozen=True)
+class Home:
+    """Paths below `$HARNESS_HOME`."""
+
+    path: Path
+
+    @property
+    def label(self) -> str:
+        """Value of the `harness.home` label on Docker objects: tells this home's objects from another's."""
+        return hashlib.sha256(str(self.path).encode()).hexdigest()[:12]
+
+    @property
+    def db_dir(self) -> Path:
+        return self.path / "db"
+
+    @property
+    def db(self) -> Path:
+        """The database file itself; `harness.db` in the home is a link to it."""
+        return self.db_dir / "harness.db"
+
+    @property
+    def db_link(self) -> Path:
+        return self.path / "harness.db"
+
+    @property
+    def models(self) -> Path:
+        return self.path / "models"
+
+    @property
+    def train(self) -> Path:
+        return self.path / "train"
+
+    @property
+    def eval(self) -> Path:
+        """Hidden items: mounted in the grader alone, mode 0700."""
+        return self.path / "eval"
+
+    @property
+    def runs(self) -> Path:
+        return self.path / "runs"
+
+    @property
+    def snapshots(self) -> Path:
+        return self.path / "snapshots"
+
+    @property
+    def cache(self) -> Path:
+        return self.path / "cache"
+
+    @property
+    def sockets(self) -> Path:
+        return self.path / "sock"
+
+    @property
+    def admin_dir(self) -> Path:
+        return self.sockets / "admin"
+
+    @property
+    def admin_socket(self) -> Path:
+        """HTTP admin routes of the grader."""
+        return self.admin_dir / "admin.sock"
+
+    @property
+    def descriptor_socket(self) -> Path:
+        """Where the harness hands open directory descriptors to the grader (SCM_RIGHTS)."""
+        return self.admin_dir / "fd.sock"
+
+    def run(self, run_id: str) -> RunFolder:
+        return RunFolder(self.runs / run_id)
+
+    def inference_dir(self, run_id: str) -> Path:
+        """Directory of the inference service's `s.sock`; mounted in that service and the grader only."""
+        return self.sockets / "runs" / run_id / "inference"
+
+    def scorer_dir(self, run_id: str) -> Path:
+        """Directory of the scorer's `s.sock`; mounted in that service and the grader only."""
+        return self.sockets / "runs" / run_id / "scorer"
+
+    def create(self) -> None:
+        """Makes the folders with the modes that the trust zones need; idempotent."""
+        for folder in (self.models, self.train, self.runs, self.snapshots, self.cache, self.db_dir):
+            folder.mkdir(parents=True, exist_ok=True)
+        for folder in (self.sockets, self.sockets / "runs"):
+            folder.mkdir(mode=SOCKET_DIR_MODE, parents=True, exist_ok=True)
+            folder.chmod(SOCKET_DIR_MODE)
+        for folder in (self.eval, self.admin_dir):
+            folder.mkdir(mode=PRIVATE_MODE, parents=True, exist_ok=True)
+            folder.chmod(PRIVATE_MODE)
+        if not self.db_link.is_symlink() and not self.db_link.exists():
+            self.db_link.symlink_to(self.db.relative_to(self.path))

@@ -1,0 +1,1 @@
+"""The inference service: prompts in, completions out; it holds no answers."""

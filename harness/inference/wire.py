@@ -1,0 +1,82 @@
+"""What the grader and an inference service say to each other over its unix socket."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from harness.domain.base import Frozen
+from harness.domain.specs import EngineSpec
+
+
+class Message(Frozen):
+    """One chat message."""
+
+    role: str
+    content: str
+
+
+class Prompt(Frozen):
+    """Either a plain text or a chat; the base model's own chat template is applied by the engine."""
+
+    text: str | None = None
+    messages: tuple[Message, ...] | None = None
+
+
+class Sampling(Frozen):
+    """How completions are drawn; temperature 0 is greedy. A stop string ends a completion and is cut off."""
+
+    max_tokens: int = Field(gt=0)
+    temperature: float = 0.0
+    stop: tuple[str, ...] = ()
+    seed: int = 0
+
+
+class LoadRequest(Frozen):
+    """`POST /load`: serve the weights in this folder (a complete Hugging Face folder, as the service sees it)."""
+
+    path: str
+
+
+class LoadReply(Frozen):
+    """Idempotent: loading what is loaded already costs nothing."""
+
+    load_seconds: float
+    is_reused: bool
+
+
+class GenerateRequest(Frozen):
+    """`POST /generate`: one whole batch, answered in its order."""
+
+    prompts: tuple[Prompt, ...]
+    sampling: Sampling
+
+
+class Completion(Frozen):
+    """One answer. `is_truncated`: the token cap ended it."""
+
+    text: str
+    prompt_tokens: int
+    output_tokens: int
+    is_truncated: bool
+
+
+class GenerateReply(Frozen):
+    """Completions in the order of the prompts."""
+
+    completions: tuple[Completion, ...]
+    generate_seconds: float
+
+
+class EngineInfo(Frozen):
+    """`GET /info`: what the engine really is; kept with every evaluation."""
+
+    spec: EngineSpec
+    versions: dict[str, str]
+    device_name: str
+
+
+class ErrorReply(Frozen):
+    """Any non-200 reply: `kind` is `load_failed`, `bad_request` or `engine`; `detail` goes to the record only."""
+
+    kind: str
+    detail: str

@@ -1,0 +1,1 @@
+"""The scorer service: a benchmark's own evaluator, in a fresh process per evaluation."""

@@ -1,0 +1,68 @@
+"""Every setting, from defaults, `.env`, and the environment (rising precedence); the only reader of both."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from harness.errors import UsageError
+from harness.home import Home
+
+PREFIX = "HARNESS_"
+
+
+class Settings(BaseSettings):
+    """Settings of the harness; each is `HARNESS_<NAME>` in the environment unless an alias is given."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, env_file=".env", extra="ignore", frozen=True)
+
+    home: Path = Field(Path(".harness"), description="everything the harness keeps")
+    root: Path = Field(Path(), description="the checkout that holds benchmarks/, agents/ and images/")
+    smith_bench_dir: Path = Field(Path("../rl-smith/benchmarks"), validation_alias="SMITH_BENCH_DIR")
+    autorl_file_path: Path | None = Field(
+        None, validation_alias="AUTORL_FILE_PATH", description="where local models and data lie"
+    )
+    base_image: str = Field("", description="base of every image; empty: a registry's Python, or Debian packages")
+    network_range: str = Field("10.213.0.0/16", description="run networks are /28s of this range")
+    quota: Literal["auto", "loop", "watch"] = Field("auto", description="how the size limit of a workspace is held")
+    runtime: str = Field("", description="OCI runtime of agent containers, e.g. runsc; empty: Docker's default")
+    device: Literal["auto", "cpu", "gpu"] = Field("auto", description="what images and runs are built for")
+    log_level: str = "INFO"
+
+    def resolved_home(self) -> Home:
+        """The home as an absolute, link-free path."""
+        return Home(self.home.expanduser().resolve())
+
+
+def known_names() -> dict[str, str]:
+    """Environment name -> field name, for every setting."""
+    names = {}
+    for field, info in Settings.model_fields.items():
+        alias = info.validation_alias
+        names[alias if isinstance(alias, str) else PREFIX + field.upper()] = field
+    return names
+
+
+def load_settings() -> Settings:
+    """The settings in force.
+
+    Raises:
+        UsageError: an unknown `HARNESS_*` name (with the nearest known one), or a value that does not fit.
+    """
+    known = known_names()
+    for name in sorted(os.environ):
+        if name.startswith(PREFIX) and name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(sorted(known))}"
+            raise UsageError(f"unknown setting {name} in the environment", hint)
+    try:
+        return Settings()
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise UsageError(f"setting {name}: {first['msg']}", "Run `harness config` to see every setting.") from error
