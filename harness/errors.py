@@ -8,6 +8,7 @@ HarnessError                      what failed, and `fix`: what to do next
 │   ├── GraderUnavailable         the grader does not answer
 │   ├── ServiceUnavailable        inference or scorer does not answer
 │   └── EvaluationFailed          an evaluation gave no score
+├── LoadFailed                    an admitted checkpoint cannot be served by the engine: the agent's own doing
 ├── RequestError                  an agent's (or admin's) HTTP request is refused; carries status and error class
 │   ├── NotFound, PathRefused, Conflict, RunEnded, TooLarge, Inadmissible, OverQuota, Unready
 └── Interrupted                   a person stopped it
@@ -87,6 +88,10 @@ class ServiceUnavailable(InfrastructureError):
 
 class EvaluationFailed(InfrastructureError):
     """An evaluation gave no score; `what` goes to the record only."""
+
+
+class LoadFailed(HarnessError):
+    """The engine cannot serve this checkpoint; `what` goes to the record only."""
 
 
 class Interrupted(HarnessError):
@@ -176,6 +181,7 @@ MEANINGS: dict[type[HarnessError], Meaning] = {
     GraderUnavailable: Meaning("infra_void", True),
     ServiceUnavailable: Meaning("infra_void", True),
     EvaluationFailed: Meaning("infra_void", True),
+    LoadFailed: Meaning("agent_failed", False),
     Interrupted: Meaning("interrupted", False),
 }
 

@@ -67,6 +67,12 @@ class GenerateReply(Frozen):
     generate_seconds: float
 
 
+class Health(Frozen):
+    """`GET /health`: answers at once, also while the engine starts; `ready` once `/load` needs no more waiting."""
+
+    ready: bool
+
+
 class EngineInfo(Frozen):
     """`GET /info`: what the engine really is; kept with every evaluation."""
 

@@ -1,0 +1,97 @@
+"""One JSON request over HTTP on a unix socket to a service that is half trusted: deadline and size cap."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+from pydantic import BaseModel
+
+from harness.errors import ServiceUnavailable
+
+CONNECT_TIMEOUT_S = 10.0
+MAX_REPLY_BYTES = 256 * 2**20
+# sockaddr_un holds 108 bytes with the closing zero.
+MAX_SOCKET_PATH = 107
+
+
+@dataclass(frozen=True)
+class Reply:
+    """Status and whole body of an HTTP reply."""
+
+    status: int
+    body: bytes
+
+
+@dataclass(frozen=True)
+class UnixHttp:
+    """Requests to the service on `socket`; every call opens a connection of its own, so restarts do not matter."""
+
+    socket: Path
+    service: str
+    max_reply_bytes: int = MAX_REPLY_BYTES
+
+    def request(self, method: str, path: str, timeout_s: float, message: BaseModel | None = None) -> Reply:
+        """The reply to one request, whatever its status.
+
+        Raises:
+            ServiceUnavailable: no connection, not done after `timeout_s`, broken off, or larger than the cap.
+        """
+        deadline = time.monotonic() + timeout_s
+        timeout = httpx.Timeout(timeout_s, connect=min(timeout_s, CONNECT_TIMEOUT_S))
+        content = None if message is None else encode(message.model_dump(mode="json"))
+        headers = {} if content is None else {"Content-Type": "application/json"}
+        try:
+            with (
+                reachable(self.socket) as address,
+                _client(address, timeout) as client,
+                client.stream(method, path, content=content, headers=headers) as response,
+            ):
+                return Reply(response.status_code, self._read(response, deadline))
+        except httpx.TimeoutException as error:
+            raise self._unavailable(f"did not answer {path} within {timeout_s:g} s") from error
+        except (httpx.HTTPError, OSError) as error:
+            raise self._unavailable(f"{path}: {error or type(error).__name__}") from error
+
+    def _read(self, response: httpx.Response, deadline: float) -> bytes:
+        body = bytearray()
+        for chunk in response.iter_raw():
+            body += chunk
+            if len(body) > self.max_reply_bytes:
+                raise self._unavailable(f"sent more than {self.max_reply_bytes} bytes")
+            if time.monotonic() > deadline:
+                raise self._unavailable("did not finish its reply in time")
+        return bytes(body)
+
+    def _unavailable(self, why: str) -> ServiceUnavailable:
+        return ServiceUnavailable(f"the {self.service} service {why}", f"See the log of the {self.service} container.")
+
+
+def encode(value: Any) -> bytes:
+    """`value` as UTF-8 JSON; lone surrogates, which UTF-8 cannot hold, become question marks."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", errors="replace")
+
+
+@contextmanager
+def reachable(socket: Path) -> Iterator[str]:
+    """An address of `socket` that fits a `sockaddr_un`: a long path goes through an open descriptor of its folder."""
+    if len(os.fsencode(socket)) <= MAX_SOCKET_PATH:
+        yield str(socket)
+        return
+    folder = os.open(socket.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{socket.name}"
+    finally:
+        os.close(folder)
+
+
+def _client(address: str, timeout: httpx.Timeout) -> httpx.Client:
+    transport = httpx.HTTPTransport(uds=address, verify=False)
+    return httpx.Client(transport=transport, base_url="http://service", timeout=timeout, trust_env=False)
