@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import difflib
 import os
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from dotenv import dotenv_values
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -14,12 +17,14 @@ from harness.errors import UsageError
 from harness.home import Home
 
 PREFIX = "HARNESS_"
+ENV_FILE = Path(".env")
+SECRET_WORDS = ("key", "token", "secret", "password")
 
 
 class Settings(BaseSettings):
     """Settings of the harness; each is `HARNESS_<NAME>` in the environment unless an alias is given."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, env_file=".env", extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(env_prefix=PREFIX, env_file=ENV_FILE, extra="ignore", frozen=True)
 
     home: Path = Field(Path(".harness"), description="everything the harness keeps")
     root: Path = Field(Path(), description="the checkout that holds benchmarks/, agents/ and images/")
@@ -54,15 +59,46 @@ def load_settings() -> Settings:
     Raises:
         UsageError: an unknown `HARNESS_*` name (with the nearest known one), or a value that does not fit.
     """
-    known = known_names()
-    for name in sorted(os.environ):
-        if name.startswith(PREFIX) and name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(sorted(known))}"
-            raise UsageError(f"unknown setting {name} in the environment", hint)
+    _refuse_unknown(os.environ, "the environment")
+    _refuse_unknown(_env_file(), str(ENV_FILE))
     try:
         return Settings()
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
         raise UsageError(f"setting {name}: {first['msg']}", "Run `harness config` to see every setting.") from error
+
+
+@dataclass(frozen=True)
+class SettingView:
+    """One setting as people see it; `value` is masked where it is a secret."""
+
+    name: str
+    value: str
+    source: str
+    description: str
+
+
+def explain(settings: Settings) -> tuple[SettingView, ...]:
+    """Every setting with its value and where that came from: `default`, `.env` or `environment`."""
+    in_file, views = _env_file(), []
+    for name, field in known_names().items():
+        source = "environment" if name in os.environ else str(ENV_FILE) if name in in_file else "default"
+        value = getattr(settings, field)
+        is_secret = any(word in field for word in SECRET_WORDS)
+        text = "" if value is None else "***" if is_secret and value else str(value)
+        views.append(SettingView(name, text, source, Settings.model_fields[field].description or ""))
+    return tuple(views)
+
+
+def _env_file() -> dict[str, str | None]:
+    return dotenv_values(ENV_FILE) if ENV_FILE.is_file() else {}
+
+
+def _refuse_unknown(names: Iterable[str], where: str) -> None:
+    known = known_names()
+    for name in sorted(names):
+        if name.startswith(PREFIX) and name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(sorted(known))}"
+            raise UsageError(f"unknown setting {name} in {where}", hint)
