@@ -122,13 +122,22 @@ class Agent(Frozen):
 
 
 class ModelRef(Frozen):
-    """A base model in the resource store: `path` is relative to the harness home (`models/...`)."""
+    """A base model in the resource store: `path` is relative to the harness home (`models/...`).
+
+    `tree_hash` covers the weights (as for submissions), `files_hash` what else decides a score: config, tokenizer,
+    chat template.
+    """
 
     repo_id: str
     revision: str
     path: Path
     tree_hash: str
+    files_hash: str = ""
     size_bytes: int
+
+    def hash(self) -> str:
+        """The `base_model_hash` of evaluation keys: weights and files together."""
+        return canonical_hash([self.tree_hash, self.files_hash])
 
 
 class DataRef(Frozen):

@@ -1,0 +1,129 @@
+"""From request and catalog to the frozen plan of one run; nothing is started here."""
+
+from __future__ import annotations
+
+import platform
+import secrets
+from datetime import datetime
+from pathlib import Path
+
+from harness import catalog
+from harness.domain.base import Frozen, now_utc
+from harness.domain.specs import Agent, Benchmark, DataRef, EngineSpec, Limits, ModelRef, RunPlan
+from harness.errors import UsageError
+from harness.runner.request import RunRequest
+from harness.sandbox import images
+from harness.settings import Settings
+
+MAX_AGENT_NAME = 24
+# Below this size the Python overhead per step dominates, so wider batches pay (docs/performance.md).
+TINY_MODEL_BYTES = 100 * 2**20
+TINY_BATCH, ORDINARY_BATCH = 128, 32
+
+
+class RunDraft(Frozen):
+    """A plan before its model and data are fetched: what `--dry-run` prints and a dead `prepare` resumes from."""
+
+    run_id: str
+    created_at: datetime
+    request: RunRequest
+    agent: Agent
+    benchmark: Benchmark
+    model: str
+    limits: Limits
+    images: dict[str, str]
+    device: str
+
+
+def new_run_id(agent_id: str, created_at: datetime) -> str:
+    """`<UTC yyyymmddThhmmss>_<agent>_<4 hex>`."""
+    return f"{created_at:%Y%m%dT%H%M%S}_{agent_id[:MAX_AGENT_NAME]}_{secrets.token_hex(2)}"
+
+
+def draft(request: RunRequest, settings: Settings) -> RunDraft:
+    """The request resolved against catalog and image digests.
+
+    Raises:
+        UsageError: no such benchmark or agent, or a combination that cannot be run.
+    """
+    benchmark = catalog.find_benchmark(settings, request.task)
+    agent = catalog.find_agent(settings, request.agent)
+    model = request.model or benchmark.config.default_model
+    if model is None:
+        raise UsageError(f"benchmark {benchmark.id} has no default model", "Name one with --model.")
+    if agent.config.llm != "none":
+        raise UsageError(
+            f"agent {agent.id} drives an LLM, and this version has no gateway for one",
+            "Use an agent with `llm: none` (example, oracle, noop).",
+        )
+    created_at = now_utc()
+    return RunDraft(
+        run_id=new_run_id(agent.id, created_at),
+        created_at=created_at,
+        request=request,
+        agent=agent,
+        benchmark=benchmark,
+        model=model,
+        limits=_limits(request, benchmark),
+        images=images.expected_tags(settings.root.resolve(), _build_device(request, settings)),
+        device=_device(request),
+    )
+
+
+def complete(draft: RunDraft, model: ModelRef, data: DataRef) -> RunPlan:
+    """The plan of a draft whose model and data are in the store."""
+    if draft.request.limit is not None and draft.request.limit > data.eval_items:
+        raise UsageError(
+            f"--limit {draft.request.limit} is more than the {data.eval_items} hidden items of {draft.benchmark.id}"
+        )
+    engine = EngineSpec(
+        image=draft.images["inference"],
+        device=draft.device,
+        batch_size=TINY_BATCH if model.size_bytes < TINY_MODEL_BYTES else ORDINARY_BATCH,
+        seed=draft.request.seed,
+    )
+    return RunPlan(
+        run_id=draft.run_id,
+        created_at=draft.created_at,
+        agent=draft.agent,
+        benchmark=draft.benchmark,
+        model=model,
+        data=data,
+        protocol=draft.request.protocol,
+        limits=draft.limits,
+        limit=draft.request.limit,
+        seed=draft.request.seed,
+        gpus=draft.request.gpus,
+        port=draft.request.port,
+        images=draft.images,
+        engine=engine,
+    )
+
+
+def _limits(request: RunRequest, benchmark: Benchmark) -> Limits:
+    named = {
+        name: getattr(request, name)
+        for name in ("timeout_s", "max_submissions", "memory_mb", "disk_mb", "cpus")
+        if getattr(request, name) is not None
+    }
+    return benchmark.config.limits.model_copy(update=named)
+
+
+def _build_device(request: RunRequest, settings: Settings) -> str:
+    if settings.device != "auto":
+        return settings.device
+    return "gpu" if request.gpus else "cpu"
+
+
+def _device(request: RunRequest) -> str:
+    """The hardware class scores are made on: float results differ between processors."""
+    return f"gpu:{len(request.gpus)}" if request.gpus else f"cpu:{_processor()}"
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.machine()

@@ -1,0 +1,29 @@
+"""What a user asks for: the options of `harness run`, before anything is looked up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+
+from harness.domain.base import Frozen
+from harness.domain.specs import Protocol
+
+
+class RunRequest(Frozen):
+    """Options of `harness run`; None means the benchmark's default."""
+
+    agent: str
+    task: str
+    model: str | None = None
+    data_dir: Path | None = None
+    timeout_s: int | None = Field(None, gt=0)
+    protocol: Protocol = Protocol.STANDARD
+    limit: int | None = Field(None, gt=0)
+    max_submissions: int | None = Field(None, gt=0)
+    memory_mb: int | None = Field(None, gt=0)
+    disk_mb: int | None = Field(None, gt=0)
+    cpus: float | None = Field(None, gt=0)
+    gpus: tuple[str, ...] = ()
+    seed: int = 0
+    port: int = Field(5000, gt=0, lt=65536)

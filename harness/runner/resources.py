@@ -1,0 +1,76 @@
+"""The resource store: base models and data are fetched once, verified, and read-only from then on."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from harness.errors import PrerequisiteError, UsageError
+
+READ_ONLY_FILE, READ_ONLY_DIR = 0o444, 0o555
+Say = Callable[[str], None]
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Only one process prepares below `folder` at a time; the lock goes with its holder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def staged(target: Path) -> Iterator[Path]:
+    """An empty folder that becomes `target` in one rename if the block succeeds, and is removed if not."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    stage = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        yield stage
+        stage.rename(target)
+    except BaseException:
+        shutil.rmtree(stage, ignore_errors=True)
+        raise
+
+
+def copy_folder(source: Path, target: Path) -> None:
+    """Copies regular files and folders, links resolved (a hub cache is made of them).
+
+    Raises:
+        UsageError: `source` holds something else than files and folders.
+        PrerequisiteError: the disk is full.
+    """
+    try:
+        for path in sorted(source.rglob("*")):
+            if path.name.startswith(".") or "__pycache__" in path.parts:
+                continue
+            copy = target / path.relative_to(source)
+            if path.is_dir():
+                copy.mkdir(parents=True, exist_ok=True)
+            elif path.is_file():
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, copy)
+            else:
+                raise UsageError(f"{path} is neither a file nor a folder", "Remove it, or name another folder.")
+    except OSError as error:
+        raise PrerequisiteError(f"could not copy {source}: {error}", "Free disk space under the home.") from error
+
+
+def freeze(folder: Path) -> None:
+    """Takes every write bit below and including `folder`."""
+    for root, folders, files in os.walk(folder):
+        for name in files:
+            (Path(root) / name).chmod(READ_ONLY_FILE)
+        for name in folders:
+            (Path(root) / name).chmod(READ_ONLY_DIR)
+    folder.chmod(READ_ONLY_DIR)
+
+
+def folder_size(folder: Path) -> int:
+    """Bytes of the regular files below `folder`."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
