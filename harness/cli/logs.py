@@ -1,0 +1,84 @@
+"""`harness logs`: what an agent printed, safe to show in a terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness.cli import render
+from harness.cli.selection import LATEST, RunArgument
+from harness.errors import UsageError
+from harness.home import Home, RunFolder
+
+POLL_S = 0.5
+# One piece of output at most; an agent may write gigabytes without a newline.
+MAX_PIECE = 65_536
+
+
+def logs(
+    run: RunArgument = LATEST,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run has ended.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Byte for byte, terminal escapes included.")] = False,
+) -> None:
+    """Show what the agent of a run printed; terminal escapes are left out."""
+    from harness.cli.database import run_id_of
+    from harness.settings import load_settings
+
+    home = load_settings().resolved_home()
+    for piece in pieces(folder_of(home, run_id_of(home, run)), is_followed=follow):
+        if raw:
+            sys.stdout.buffer.write(piece)
+            sys.stdout.buffer.flush()
+        else:
+            text = piece.decode(errors="replace").replace("\r", "\n") if piece.strip() else "\n"
+            print(render.without_escapes(text), end="", flush=True)
+
+
+def folder_of(home: Home, run_id: str) -> RunFolder:
+    """The run's folder.
+
+    Raises:
+        UsageError: it is not in this home (the run was imported, or cleaned).
+    """
+    folder = home.run(run_id)
+    if not folder.path.is_dir():
+        raise UsageError(f"{folder.path} is not there", "Its rows are: `harness show` works all the same.")
+    return folder
+
+
+def pieces(folder: RunFolder, *, is_followed: bool) -> Iterator[bytes]:
+    """The agent's log by lines, at most MAX_PIECE bytes each; followed until the run has ended."""
+    if not is_followed and not folder.agent_log.is_file():
+        raise UsageError(f"the run has no log: {folder.agent_log}", "Its agent was never started.")
+    position = 0
+    while True:
+        # Asked before reading, so that what was written last is still read.
+        is_last = not is_followed or not folder.token.exists()
+        for piece in _from(folder.agent_log, position, is_last=is_last):
+            position += len(piece)
+            yield piece
+        if is_last:
+            return
+        time.sleep(POLL_S)
+
+
+def _from(path: Path, position: int, *, is_last: bool) -> Iterator[bytes]:
+    if not path.is_file():
+        return
+    with path.open("rb") as file:
+        file.seek(position)
+        while piece := file.readline(MAX_PIECE):
+            # Half a line may hold half an escape sequence: wait for the rest of it.
+            if not piece.endswith(b"\n") and len(piece) < MAX_PIECE and not is_last:
+                return
+            yield piece
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command to `app`."""
+    app.command("logs", epilog="Example: harness logs latest --follow")(logs)

@@ -1,0 +1,106 @@
+"""Tables, JSON and consoles: how the command line shows things, with or without a terminal and colour."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+# Without a terminal nothing may be cut off: another program or a file reads it.
+WIDTH_WITHOUT_TERMINAL = 240
+# CSI and OSC sequences, and single control characters other than newline and tab.
+TERMINAL_ESCAPE = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+)
+
+
+@cache
+def messages_console() -> Console:
+    """The one console on stderr: progress, messages."""
+    from rich.console import Console
+
+    return Console(stderr=True)
+
+
+def data_console() -> Console:
+    """A console on stdout; wide where stdout is no terminal."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL)
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str = "") -> None:
+    """One table on stdout; numbers to the right."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    all_rows = [list(row) for row in rows]
+    table = Table(box=box.SIMPLE, title=title or None, title_justify="left", pad_edge=False)
+    for index, name in enumerate(columns):
+        values = [row[index] for row in all_rows if row[index] is not None]
+        is_number = bool(values) and all(isinstance(value, int | float) for value in values)
+        table.add_column(name, justify="right" if is_number else "left", overflow="fold")
+    for row in all_rows:
+        table.add_row(*[Text(as_text(value)) for value in row])
+    data_console().print(table)
+
+
+def print_json(value: Any) -> None:
+    """`value` as indented JSON on stdout; models and times included."""
+    print(json.dumps(value, indent=2, default=_as_json, ensure_ascii=False))
+
+
+def print_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Header and rows as CSV on stdout."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    print(text.getvalue(), end="")
+
+
+def print_facts(facts: Mapping[str, Any]) -> None:
+    """Name and value, one pair a line, on stdout; empty values are left out."""
+    width = max((len(name) for name in facts), default=0)
+    for name, value in facts.items():
+        if value is not None and value != "":
+            print(f"{name:<{width}}  {as_text(value)}")
+
+
+def say(message: str) -> None:
+    """One message on stderr."""
+    messages_console().print(message, markup=False, highlight=False, soft_wrap=True)
+
+
+def as_text(value: Any) -> str:
+    """How a cell is shown: points with one decimal, times in UTC to the second, nothing for None."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.1f}"
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return without_escapes(str(value))
+
+
+def without_escapes(text: str) -> str:
+    """`text` without terminal escapes and control characters: an agent's words must not drive a terminal."""
+    return TERMINAL_ESCAPE.sub("", text.replace("\r\n", "\n"))
+
+
+def _as_json(value: Any) -> Any:
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    return value.isoformat() if isinstance(value, datetime) else str(value)

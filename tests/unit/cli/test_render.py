@@ -1,0 +1,58 @@
+"""What is shown is safe for a terminal, whole without one, and exact as JSON and CSV."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.cli import render
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x1b]0;title\x07text", "text"),
+        ("\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "link"),
+        ("a\x07b\x08c", "abc"),
+        ("\x1bcreset", "reset"),
+        ("plain\ttext\n", "plain\ttext\n"),
+        ("\x9b31mred", "31mred"),
+    ],
+)
+def test_terminal_escapes_are_left_out(text, shown):
+    assert render.without_escapes(text) == shown
+
+
+@given(st.text(alphabet=st.characters(max_codepoint=0x2FF)))
+def test_no_control_character_is_left(text):
+    shown = render.without_escapes(text)
+    assert all(c in "\n\t" or (ord(c) >= 32 and not 127 <= ord(c) < 160) for c in shown)
+
+
+def test_a_table_is_whole_without_a_terminal(capsys):
+    long = "x" * 150
+    render.print_table(("name", "value"), [(long, 1.25), ("b", None)])
+    out = capsys.readouterr().out
+    assert long in out
+    assert "1.2" in out
+    assert "\x1b" not in out
+
+
+def test_markup_in_a_cell_is_text(capsys):
+    render.print_table(("name",), [("[bold]x[/bold]",)])
+    assert "[bold]x[/bold]" in capsys.readouterr().out
+
+
+def test_json_takes_times(capsys):
+    render.print_json({"at": datetime(2026, 1, 2, tzinfo=UTC)})
+    assert json.loads(capsys.readouterr().out) == {"at": "2026-01-02T00:00:00+00:00"}
+
+
+def test_csv_quotes(capsys):
+    render.print_csv(("a", "b"), [('x,"y"', None)])
+    assert capsys.readouterr().out == 'a,b\n"x,""y""",\n'
