@@ -1,0 +1,1 @@
+"""What people read: pure functions from records to tables."""

@@ -1,0 +1,1 @@
+"""The SQLite record: one writer (the grader), many readers. SQL lives here and nowhere else."""

@@ -1,0 +1,128 @@
+"""The one SQLite file: one writing process, transactions begun explicitly and retried whole, read-only readers."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import quote
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.exc import DatabaseError, OperationalError
+from sqlalchemy.pool import QueuePool
+from sqlmodel import Session
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
+
+from harness.errors import HarnessError, PrerequisiteError
+from harness.store.filesystem import refuse_network_filesystem
+from harness.store.migrations import migrate, require_current
+
+BUSY_TIMEOUT_S = 20.0
+MAX_ATTEMPTS = 6
+# Execution option that tells the `begin` event how a transaction starts.
+BEGIN_OPTION = "harness_begin"
+
+T = TypeVar("T")
+
+
+def _is_locked(error: BaseException) -> bool:
+    return isinstance(error, OperationalError) and "database is locked" in str(error)
+
+
+def _retrying() -> Retrying:
+    """Whole transactions again on `database is locked`, which a busy timeout alone does not rule out."""
+    return Retrying(
+        retry=retry_if_exception(_is_locked),
+        wait=wait_random_exponential(multiplier=0.02, max=1.0),
+        stop=stop_after_attempt(MAX_ATTEMPTS),
+        reraise=True,
+    )
+
+
+class Database:
+    """A database to read from; each `read` is one transaction and sees one state."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._reader = engine.execution_options(**{BEGIN_OPTION: "BEGIN"})
+
+    def read(self, work: Callable[[Session], T]) -> T:
+        """The result of `work` in one read transaction."""
+        return _retrying()(self._read_once, work)
+
+    def _read_once(self, work: Callable[[Session], T]) -> T:
+        with Session(self._reader) as session:
+            return work(session)
+
+    def close(self) -> None:
+        """Closes every connection; with the last one SQLite folds the write-ahead log into the file."""
+        self._engine.dispose()
+
+
+class WritableDatabase(Database):
+    """The database in the one process that writes it."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self._writer = engine.execution_options(**{BEGIN_OPTION: "BEGIN IMMEDIATE"})
+        # SQLite's busy handler polls and is not fair; threads of this process queue here instead.
+        self._lock = threading.Lock()
+
+    def write(self, work: Callable[[Session], T]) -> T:
+        """The result of `work` in one committed transaction; nothing of it stays if it raises.
+
+        `work` may run more than once, so it must do nothing but use its session.
+        """
+        return _retrying()(self._write_once, work)
+
+    def _write_once(self, work: Callable[[Session], T]) -> T:
+        with self._lock, Session(self._writer) as session, session.begin():
+            return work(session)
+
+
+def _engine(path: Path, query: str) -> Engine:
+    """An engine on `path` whose transactions start as the caller says, not as the driver guesses.
+
+    The driver's own transaction handling leaves tables behind after a failed migration, so it is turned off
+    (`isolation_level=None`) and every transaction begins explicitly.
+    """
+    uri = f"file:{quote(str(path.resolve()))}?{query}"
+
+    def connect() -> sqlite3.Connection:
+        return sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S, check_same_thread=False, isolation_level=None)
+
+    def prepare(connection: sqlite3.Connection, _: object) -> None:
+        connection.execute("PRAGMA foreign_keys=ON")
+
+    def begin(connection: Connection) -> None:
+        connection.exec_driver_sql(connection.get_execution_options().get(BEGIN_OPTION, "BEGIN IMMEDIATE"))
+
+    engine = create_engine("sqlite://", creator=connect, poolclass=QueuePool, pool_size=8, max_overflow=64)
+    event.listen(engine, "connect", prepare)
+    event.listen(engine, "begin", begin)
+    return engine
+
+
+def open_writer(path: Path) -> WritableDatabase:
+    """The database for the one process that writes, created and migrated where needed.
+
+    Raises:
+        PrerequisiteError: a network file system, a database of a newer version, or a file that is no database.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    refuse_network_filesystem(path.parent)
+    engine = _engine(path, "mode=rwc")
+    try:
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.exec_driver_sql("PRAGMA journal_mode=WAL")
+            connection.exec_driver_sql("PRAGMA synchronous=NORMAL")
+        migrate(engine)
+    except DatabaseError as error:
+        engine.dispose()
+        raise PrerequisiteError(f"the database {path} cannot be opened: {error.orig}", _REPAIR) from error
+    except HarnessError:
+        engine.dispose()
+        raise
+    return WritableDatabase(engine)
