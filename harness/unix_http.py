@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,11 +12,10 @@ import httpx
 from pydantic import BaseModel
 
 from harness.errors import ServiceUnavailable
+from harness.unix_socket import reachable
 
 CONNECT_TIMEOUT_S = 10.0
 MAX_REPLY_BYTES = 256 * 2**20
-# sockaddr_un holds 108 bytes with the closing zero.
-MAX_SOCKET_PATH = 107
 
 
 @dataclass(frozen=True)
@@ -77,19 +73,6 @@ class UnixHttp:
 def encode(value: Any) -> bytes:
     """`value` as UTF-8 JSON; lone surrogates, which UTF-8 cannot hold, become question marks."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", errors="replace")
-
-
-@contextmanager
-def reachable(socket: Path) -> Iterator[str]:
-    """An address of `socket` that fits a `sockaddr_un`: a long path goes through an open descriptor of its folder."""
-    if len(os.fsencode(socket)) <= MAX_SOCKET_PATH:
-        yield str(socket)
-        return
-    folder = os.open(socket.parent, os.O_PATH | os.O_DIRECTORY)
-    try:
-        yield f"/proc/self/fd/{folder}/{socket.name}"
-    finally:
-        os.close(folder)
 
 
 def _client(address: str, timeout: httpx.Timeout) -> httpx.Client:

@@ -1,0 +1,44 @@
+"""What every engine does; the contract suite in tests/contract/test_engine.py says it in tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from harness.domain.specs import EngineSpec
+from harness.errors import UsageError
+from harness.inference.wire import Completion, EngineInfo, Prompt, Sampling
+
+
+class Engine(Protocol):
+    """One model in memory. Calls come one at a time."""
+
+    def info(self) -> EngineInfo:
+        """What the engine really is."""
+
+    def load(self, folder: Path) -> bool:
+        """Serves the weights in `folder` from now on; True if they were loaded already.
+
+        Raises:
+            LoadFailed: these weights cannot be served; nothing is loaded then.
+            UsageError: there is no such folder.
+        """
+
+    def generate(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[Completion]:
+        """One completion for each prompt; equal weights, prompts and sampling give equal completions.
+
+        The order of the prompts does not change any completion.
+
+        Raises:
+            UsageError: nothing is loaded, or a prompt is neither a text nor a chat.
+        """
+
+
+def build_engine(spec: EngineSpec) -> Engine:
+    """The engine that `spec` names; takes the seconds that importing its libraries takes."""
+    if spec.engine == "transformers":
+        from harness.inference.engines.transformers import TransformersEngine
+
+        return TransformersEngine(spec)
+    raise UsageError(f"this version has no engine {spec.engine!r}", "It has: transformers.")

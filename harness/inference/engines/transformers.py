@@ -1,0 +1,149 @@
+"""The `transformers` engine: CPU or one GPU, in fixed batches sorted by content, so that equal requests repeat."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from transformers.initialization import no_init_weights
+
+from harness.domain.specs import EngineSpec
+from harness.errors import EvaluationFailed, HarnessError, LoadFailed, UsageError
+from harness.inference.engines.decoding import Drawing, Row, complete
+from harness.inference.engines.prompts import token_ids
+from harness.inference.engines.stopping import StopRule
+from harness.inference.engines.weights import copy_weights, setup_digest, weights_identity
+from harness.inference.wire import Completion, EngineInfo, Prompt, Sampling
+
+PACKAGES = ("torch", "transformers", "tokenizers", "safetensors")
+LOCAL = {"local_files_only": True, "trust_remote_code": False}
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """Everything of a Hugging Face folder but its weights; kept while folders differ in weights only."""
+
+    digest: str
+    model: Any
+    tokenizer: Any
+    end_tokens: frozenset[int]
+    max_positions: int | None
+
+
+class TransformersEngine:
+    """An `Engine` on Hugging Face transformers."""
+
+    def __init__(self, spec: EngineSpec) -> None:
+        self._spec = spec
+        self._device = torch.device("cpu" if spec.device.startswith("cpu") else "cuda")
+        if self._device.type == "cuda" and not torch.cuda.is_available():
+            raise EvaluationFailed(f"the engine is to run on {spec.device}, but torch finds no GPU")
+        torch.set_num_threads(spec.threads)
+        torch.use_deterministic_algorithms(True)
+        # Only costs: no result depends on memory that nobody wrote.
+        torch.utils.deterministic.fill_uninitialized_memory = False
+        self._frame: _Frame | None = None
+        self._loaded: object = None
+
+    def info(self) -> EngineInfo:
+        """See `Engine`."""
+        versions = {name: version(name) for name in PACKAGES} | {"python": platform.python_version()}
+        name = torch.cuda.get_device_name() if self._device.type == "cuda" else _cpu_name()
+        return EngineInfo(spec=self._spec, versions=versions, device_name=name)
+
+    def load(self, folder: Path) -> bool:
+        """See `Engine`."""
+        if not folder.is_dir():
+            raise UsageError(f"no folder {folder}", "The snapshot store is not mounted where the request says.")
+        digest, identity = setup_digest(folder), (folder, weights_identity(folder))
+        if self._frame is not None and self._loaded == (digest, identity):
+            return True
+        self._loaded = None
+        try:
+            if self._frame is None or self._frame.digest != digest:
+                self._frame = None
+                self._frame = _read_frame(folder, digest, self._spec.dtype, self._device)
+            copy_weights(self._frame.model, folder)
+        except (HarnessError, MemoryError, OSError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:
+            # An edge: whatever these bytes make the libraries raise is said of the bytes.
+            raise LoadFailed(f"{type(error).__name__}: {error}") from error
+        self._loaded = (digest, identity)
+        return False
+
+    def generate(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[Completion]:
+        """See `Engine`."""
+        if self._frame is None or self._loaded is None:
+            raise UsageError("no weights are loaded", "POST /load first.")
+        frame = self._frame
+        rows = [_row(token_ids(frame.tokenizer, prompt), sampling, frame.max_positions) for prompt in prompts]
+        _set_seeds(rows, sampling.seed)
+        rule = StopRule(frame.tokenizer, frame.end_tokens, sampling.stop)
+        pad = frame.tokenizer.pad_token_id
+        drawing = Drawing(sampling.temperature, 0 if pad is None else pad, self._device)
+        # By content, so that the order of a request does not decide who shares a batch with whom.
+        open_rows = sorted((row for row in rows if row.cap > 0), key=lambda row: (len(row.prompt), tuple(row.prompt)))
+        for start in range(0, len(open_rows), self._spec.batch_size):
+            complete(frame.model, open_rows[start : start + self._spec.batch_size], drawing, rule.is_end)
+        return [
+            Completion(
+                text=rule.text(row.tokens),
+                prompt_tokens=len(row.prompt),
+                output_tokens=len(row.tokens),
+                is_truncated=row.is_truncated or row.cap <= 0,
+            )
+            for row in rows
+        ]
+
+
+def _read_frame(folder: Path, digest: str, dtype: str, device: Any) -> _Frame:
+    config = AutoConfig.from_pretrained(folder, **LOCAL)
+    tokenizer = AutoTokenizer.from_pretrained(folder, **LOCAL)
+    # Nothing is mapped from a file: parameters are torch's own memory (huge pages), and every load copies into them.
+    with no_init_weights():
+        model = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, dtype), trust_remote_code=False)
+    model.tie_weights()
+    model.requires_grad_(False)
+    ends = [config.get_text_config().eos_token_id, tokenizer.eos_token_id]
+    if (folder / "generation_config.json").is_file():
+        ends.append(GenerationConfig.from_pretrained(folder).eos_token_id)
+    flat = [end for entry in ends for end in (entry if isinstance(entry, list | tuple) else [entry])]
+    return _Frame(
+        digest=digest,
+        model=model.to(device).eval(),
+        tokenizer=tokenizer,
+        end_tokens=frozenset(end for end in flat if end is not None),
+        max_positions=getattr(config.get_text_config(), "max_position_embeddings", None),
+    )
+
+
+def _row(ids: list[int], sampling: Sampling, max_positions: int | None) -> Row:
+    """A prompt that leaves no room in the model's context is not shortened: it gets an empty, truncated answer."""
+    room = sampling.max_tokens if max_positions is None else min(sampling.max_tokens, max_positions - len(ids))
+    return Row(prompt=ids, cap=room)
+
+
+def _set_seeds(rows: Sequence[Row], seed: int) -> None:
+    """Seeds by content; the n-th of several equal prompts gets a seed of its own."""
+    seen: Counter[tuple[int, ...]] = Counter()
+    for row in rows:
+        key = tuple(row.prompt)
+        digest = hashlib.sha256(f"{seed}\0{seen[key]}\0{key}".encode()).digest()
+        row.seed = int.from_bytes(digest[:8], "big") >> 1
+        seen[key] += 1
+
+
+def _cpu_name() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()

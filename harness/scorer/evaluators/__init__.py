@@ -1,0 +1,1 @@
+"""Evaluators, one module for each eval_mode that this version has."""
