@@ -1,0 +1,166 @@
+"""The snapshot store: immutable model folders under their content's name; a snapshot is there in whole or not at all.
+
+A stage is a hidden folder beside the snapshots. It is written, synced and renamed, so a crash leaves only stages, and
+`clean` removes those whose writer is gone: a living writer holds a lock on its stage, which the kernel drops with it.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from harness.errors import Unready
+
+STAGE_PREFIX = ".stage-"
+FILE_MODE = 0o644
+FOLDER_MODE = 0o755
+# Left free on the store's file system: the database and the logs need room too.
+RESERVED_BYTES = 64 * 2**20
+RETRY_AFTER_S = 60.0
+ALREADY_THERE = (errno.EEXIST, errno.ENOTEMPTY)
+
+
+class StageFile:
+    """A file of a stage while it is written."""
+
+    def __init__(self, file_fd: int) -> None:
+        self._fd = file_fd
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Writes all of `data`.
+
+        Raises:
+            Unready: the disk is full or broken.
+        """
+        view = memoryview(data)
+        with _grader_trouble():
+            while view:
+                view = view[os.write(self._fd, view) :]
+
+
+class Stage:
+    """A folder that becomes a snapshot by `commit`, or nothing."""
+
+    def __init__(self, path: Path, root: Path) -> None:
+        self.path = path
+        self._root = root
+
+    @contextmanager
+    def file(self, name: str) -> Iterator[StageFile]:
+        """A new file, synced and readable by every uid at the end.
+
+        Raises:
+            Unready: the disk is full or broken.
+        """
+        with _grader_trouble():
+            file_fd = os.open(self.path / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+        try:
+            yield StageFile(file_fd)
+            with _grader_trouble():
+                os.fchmod(file_fd, FILE_MODE)
+                os.fsync(file_fd)
+        finally:
+            os.close(file_fd)
+
+    def commit(self, key: str) -> Path:
+        """Makes the stage the snapshot `key`; where that is there already, the stage is dropped and nothing changes.
+
+        Raises:
+            Unready: the disk is full or broken.
+        """
+        target = self._root / key
+        with _grader_trouble():
+            self.path.chmod(FOLDER_MODE)
+            _sync_folder(self.path)
+            try:
+                # Atomic, and refused by the kernel if the target has files: the first of two writers wins.
+                self.path.rename(target)
+            except OSError as error:
+                if error.errno not in ALREADY_THERE:
+                    raise
+            _sync_folder(self._root)
+        return target
+
+
+class SnapshotStore:
+    """Snapshots below `root`, one folder each."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def path_of(self, key: str) -> Path:
+        """Where the snapshot `key` is, or would be."""
+        return self.root / key
+
+    def has(self, key: str) -> bool:
+        return self.path_of(key).is_dir()
+
+    @contextmanager
+    def stage(self, size_bytes: int) -> Iterator[Stage]:
+        """A stage with room for `size_bytes`; gone at the end unless it was committed.
+
+        Raises:
+            Unready: no room, or the disk is broken.
+        """
+        with _grader_trouble():
+            room = os.statvfs(self.root)
+            if room.f_bavail * room.f_frsize < size_bytes + RESERVED_BYTES:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            path = self.root / f"{STAGE_PREFIX}{secrets.token_hex(8)}"
+            path.mkdir(mode=0o700)
+            lock_fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield Stage(path, self.root)
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
+            os.close(lock_fd)
+
+    def clean(self) -> int:
+        """Removes the stages that a crash left; returns how many. Called when the grader starts."""
+        removed = 0
+        for path in self.root.glob(f"{STAGE_PREFIX}*"):
+            with suppress(FileNotFoundError), _locked(path) as is_free:
+                if is_free:
+                    shutil.rmtree(path, ignore_errors=True)
+                    removed += 1
+        return removed
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[bool]:
+    folder_fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(folder_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield True
+    except BlockingIOError:
+        yield False
+    finally:
+        os.close(folder_fd)
+
+
+@contextmanager
+def _grader_trouble() -> Iterator[None]:
+    """Turns an error of the store's file system into a 503: it is never the agent's doing."""
+    try:
+        yield
+    except OSError as error:
+        raise Unready(
+            f"the grader cannot store the checkpoint: {error.strerror}",
+            "Nothing is wrong with it: submit again later.",
+            retry_after_s=RETRY_AFTER_S,
+        ) from error
+
+
+def _sync_folder(path: Path) -> None:
+    folder_fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder_fd)
+    finally:
+        os.close(folder_fd)
