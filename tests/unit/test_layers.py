@@ -18,7 +18,9 @@ RANKS = {
     "domain": 1,
     "settings": 2,
     "checkpoint": 2,
+    "unix_socket": 1,
     "unix_http": 2,
+    "unix_service": 2,
     "sandbox": 3,
     "catalog": 3,
     "store": 3,
@@ -41,9 +43,9 @@ OWNERS = {
     "transformers": {"inference"},
     "typer": {"cli"},
     "rich": {"cli"},
-    "fastapi": {"grader", "inference", "scorer"},
-    "starlette": {"grader", "inference", "scorer"},
-    "uvicorn": {"grader", "inference", "scorer"},
+    "fastapi": {"grader", "inference", "scorer", "unix_service"},
+    "starlette": {"grader", "inference", "scorer", "unix_service"},
+    "uvicorn": {"grader", "inference", "scorer", "unix_service"},
 }
 PURE = {"errors", "home", "domain"}
 PURE_THIRD_PARTY = {"pydantic"}

@@ -1,0 +1,100 @@
+"""`harness list`: runs, and what can be run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from harness.cli import render
+
+if TYPE_CHECKING:
+    from harness.settings import Settings
+
+Row = dict[str, Any]
+
+
+class Kind(StrEnum):
+    """What can be listed."""
+
+    RUNS = "runs"
+    BENCHMARKS = "benchmarks"
+    AGENTS = "agents"
+    MODELS = "models"
+
+
+def list_(
+    kind: Annotated[Kind, typer.Argument(help="What to list.")] = Kind.RUNS,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
+    """List runs, benchmarks, agents or base models."""
+    from harness.settings import load_settings
+
+    rows = _LISTS[kind](load_settings())
+    if as_json:
+        render.print_json(rows)
+    elif rows:
+        render.print_table(list(rows[0]), [list(row.values()) for row in rows])
+    else:
+        render.say(f"no {kind} yet")
+
+
+def _runs(settings: Settings) -> list[Row]:
+    from harness.cli.database import reading
+    from harness.report.tables import run_table
+
+    with reading(settings.resolved_home()) as db:
+        return run_table(db)
+
+
+def _benchmarks(settings: Settings) -> list[Row]:
+    from harness.catalog import list_benchmarks
+
+    return [
+        {
+            "id": found.id,
+            "mode": found.config.eval_mode.value,
+            "default model": found.config.default_model,
+            "version": found.config.version,
+            "description": found.config.description,
+        }
+        for found in list_benchmarks(settings)
+    ]
+
+
+def _agents(settings: Settings) -> list[Row]:
+    from harness.catalog import list_agents
+
+    return [
+        {"id": found.id, "llm": found.config.llm, "description": found.config.description}
+        for found in list_agents(settings)
+    ]
+
+
+def _models(settings: Settings) -> list[Row]:
+    """Base models that need no download: shipped with a benchmark, in the local folder, or already in the store."""
+    places = {"store": settings.resolved_home().models}
+    if settings.autorl_file_path is not None:
+        places["AUTORL_FILE_PATH"] = settings.autorl_file_path / "models"
+    for folder in sorted((settings.root / "benchmarks").glob("*/models")):
+        places[f"benchmark {folder.parent.name}"] = folder
+    return [
+        {"model": config.parent.name, "where": where, "folder": str(config.parent)}
+        for where, folder in places.items()
+        for config in sorted(folder.glob("*/config.json"))
+    ]
+
+
+_LISTS: dict[Kind, Callable[[Settings], list[Row]]] = {
+    Kind.RUNS: _runs,
+    Kind.BENCHMARKS: _benchmarks,
+    Kind.AGENTS: _agents,
+    Kind.MODELS: _models,
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command to `app`."""
+    app.command("list", epilog="Examples: harness list; harness list benchmarks --json")(list_)

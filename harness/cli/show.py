@@ -1,0 +1,162 @@
+"""`harness show`: one run with its baseline, every submission, and what came of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from harness.cli import render
+from harness.cli.selection import LATEST, RunArgument
+
+if TYPE_CHECKING:
+    from harness.domain.scoring import Score
+    from harness.home import Home
+    from harness.store.models import RunRecord, SubmissionRecord
+
+Facts = dict[str, Any]
+
+
+def show(
+    run: RunArgument = LATEST,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
+    """Show one run: baseline, submissions, best, improvement, and where the record is."""
+    from harness.cli.database import run_id_of
+    from harness.settings import load_settings
+
+    home = load_settings().resolved_home()
+    facts = facts_of(home, run_id_of(home, run))
+    if as_json:
+        render.print_json(facts)
+    else:
+        show_facts(facts)
+
+
+def facts_of(home: Home, run_id: str) -> Facts:
+    """What is known of one run: scores in percent, improvement in points with its 95 % interval."""
+    from harness.cli.database import reading
+    from harness.store.records_evaluations import get_baseline
+    from harness.store.records_runs import get_run
+    from harness.store.records_submissions import submissions_of
+
+    with reading(home) as db:
+        record, baseline = get_run(db, run_id), get_baseline(db, run_id)
+        submissions = submissions_of(db, run_id)
+    scores = baseline.scores if baseline else None
+    protocol = record.plan.protocol
+    folder = home.run(run_id).path
+    return {
+        "run_id": run_id,
+        "agent": record.plan.agent.id,
+        "task": record.plan.benchmark.id,
+        "base_model": record.plan.model.repo_id,
+        "protocol": protocol.value,
+        "limit": record.plan.limit,
+        "phase": record.phase.value,
+        "verdict": record.verdict and record.verdict.value,
+        "ended_by": record.ended_by and record.ended_by.value,
+        "detail": record.detail or (baseline.detail if baseline else None),
+        "started_at": record.started_at,
+        "duration_s": _duration_s(record),
+        "baseline_pct": scores and scores.headline(protocol).score_pct,
+        "baseline_stderr_pct": scores and scores.headline(protocol).stderr_pct,
+        "baseline_feedback_pct": _pct(scores.shown(protocol) if scores else None),
+        **_headline(record),
+        "submissions": [_submission(one, record) for one in submissions],
+        "record": str(home.db_link),
+        "folder": str(folder) if folder.is_dir() else None,
+    }
+
+
+def _headline(record: RunRecord) -> Facts:
+    found = record.headline
+    gain = found.improvement if found else None
+    return {
+        "best_submission": found.submission_number if found else None,
+        "final_pct": found.score.score_pct if found else None,
+        "final_stderr_pct": found.score.stderr_pct if found else None,
+        "improvement_pct": gain.points if gain else None,
+        "improvement_low_pct": gain.low if gain else None,
+        "improvement_high_pct": gain.high if gain else None,
+        "final_items": found.score.n_items if found else None,
+    }
+
+
+def _submission(one: SubmissionRecord, record: RunRecord) -> Facts:
+    protocol, best = record.plan.protocol, record.headline
+    headline = one.scores.headline(protocol) if one.scores else None
+    return {
+        "submission_id": one.number,
+        "state": one.state.value,
+        "model_path": one.model_path,
+        "submitted_at": one.submitted_at,
+        "feedback_pct": _pct(one.scores.shown(protocol) if one.scores else None),
+        "final_pct": _pct(headline),
+        "final_stderr_pct": headline.stderr_pct if headline else None,
+        "is_best": best is not None and best.submission_number == one.number,
+        "error_class": one.error_class,
+        "detail": one.detail,
+        "note": one.note,
+    }
+
+
+def _pct(score: Score | None) -> float | None:
+    return score.score_pct if score else None
+
+
+def _duration_s(record: RunRecord) -> float | None:
+    if record.started_at is None or record.agent_ended_at is None:
+        return None
+    return (record.agent_ended_at - record.started_at).total_seconds()
+
+
+def show_facts(facts: Facts) -> None:
+    """The table of a run, on stdout."""
+    rows = [("baseline", "", facts["baseline_feedback_pct"], _with_error(facts, "baseline"), "")]
+    rows += [
+        (
+            f"{one['submission_id']}{' *' if one['is_best'] else ''}",
+            one["state"],
+            one["feedback_pct"],
+            _with_error(one, "final"),
+            one["detail"] or one["note"] or one["model_path"],
+        )
+        for one in facts["submissions"]
+    ]
+    render.print_table(("submission", "state", "feedback %", "final %", "what"), rows, title=facts["run_id"])
+    shown = {name: facts[name] for name in ("agent", "task", "base_model", "protocol", "limit", "verdict", "ended_by")}
+    shown = {name.replace("_", " "): value for name, value in shown.items()}
+    if facts["verdict"] is None:
+        shown["phase"] = facts["phase"]
+    if facts["duration_s"] is not None:
+        shown["time"] = f"{facts['duration_s']:.0f} s"
+    shown["detail"] = facts["detail"]
+    shown["best"] = _best(facts)
+    shown["improvement"] = _improvement(facts)
+    shown["record"] = facts["record"]
+    shown["folder"] = facts["folder"]
+    render.print_facts(shown)
+
+
+def _with_error(facts: Facts, name: str) -> str:
+    value, error = facts[f"{name}_pct"], facts[f"{name}_stderr_pct"]
+    return "" if value is None else f"{value:.1f} ± {error:.1f}"
+
+
+def _best(facts: Facts) -> str:
+    if facts["best_submission"] is None:
+        return ""
+    return f"submission {facts['best_submission']}: {_with_error(facts, 'final')} % of {facts['final_items']} items"
+
+
+def _improvement(facts: Facts) -> str:
+    if facts["improvement_pct"] is None:
+        return ""
+    low, high = facts["improvement_low_pct"], facts["improvement_high_pct"]
+    return f"{facts['improvement_pct']:+.1f} points (95 % interval {low:+.1f} to {high:+.1f})"
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command to `app`."""
+    app.command("show", epilog="Examples: harness show latest; harness show 20260101T --json")(show)
