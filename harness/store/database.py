@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
@@ -50,7 +51,8 @@ class Database:
 
     def read(self, work: Callable[[Session], T]) -> T:
         """The result of `work` in one read transaction."""
-        return _retrying()(self._read_once, work)
+        result: T = _retrying()(self._read_once, work)
+        return result
 
     def _read_once(self, work: Callable[[Session], T]) -> T:
         with Session(self._reader) as session:
@@ -75,11 +77,17 @@ class WritableDatabase(Database):
 
         `work` may run more than once, so it must do nothing but use its session.
         """
-        return _retrying()(self._write_once, work)
+        result: T = _retrying()(self._write_once, work)
+        return result
 
     def _write_once(self, work: Callable[[Session], T]) -> T:
         with self._lock, Session(self._writer) as session, session.begin():
             return work(session)
+
+
+def _connection(path: Path, query: str) -> sqlite3.Connection:
+    uri = f"file:{quote(str(path.resolve()))}?{query}"
+    return sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S, check_same_thread=False, isolation_level=None)
 
 
 def _engine(path: Path, query: str) -> Engine:
@@ -88,10 +96,6 @@ def _engine(path: Path, query: str) -> Engine:
     The driver's own transaction handling leaves tables behind after a failed migration, so it is turned off
     (`isolation_level=None`) and every transaction begins explicitly.
     """
-    uri = f"file:{quote(str(path.resolve()))}?{query}"
-
-    def connect() -> sqlite3.Connection:
-        return sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S, check_same_thread=False, isolation_level=None)
 
     def prepare(connection: sqlite3.Connection, _: object) -> None:
         connection.execute("PRAGMA foreign_keys=ON")
@@ -99,7 +103,9 @@ def _engine(path: Path, query: str) -> Engine:
     def begin(connection: Connection) -> None:
         connection.exec_driver_sql(connection.get_execution_options().get(BEGIN_OPTION, "BEGIN IMMEDIATE"))
 
-    engine = create_engine("sqlite://", creator=connect, poolclass=QueuePool, pool_size=8, max_overflow=64)
+    engine = create_engine(
+        "sqlite://", creator=lambda: _connection(path, query), poolclass=QueuePool, pool_size=8, max_overflow=64
+    )
     event.listen(engine, "connect", prepare)
     event.listen(engine, "begin", begin)
     return engine
@@ -115,14 +121,55 @@ def open_writer(path: Path) -> WritableDatabase:
     refuse_network_filesystem(path.parent)
     engine = _engine(path, "mode=rwc")
     try:
-        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            connection.exec_driver_sql("PRAGMA journal_mode=WAL")
-            connection.exec_driver_sql("PRAGMA synchronous=NORMAL")
+        # WAL is a property of the file and stays; it cannot be set inside a transaction.
+        with closing(_connection(path, "mode=rwc")) as connection:
+            connection.execute("PRAGMA journal_mode=WAL")
         migrate(engine)
-    except DatabaseError as error:
+    except (DatabaseError, sqlite3.DatabaseError) as error:
         engine.dispose()
-        raise PrerequisiteError(f"the database {path} cannot be opened: {error.orig}", _REPAIR) from error
+        raise _unreadable(path, error) from error
     except HarnessError:
         engine.dispose()
         raise
     return WritableDatabase(engine)
+
+
+def open_readonly(path: Path, *, is_grader_running: bool) -> Database:
+    """The database for reports; nothing can be written through it.
+
+    A reader that may not write into the folder cannot make the log's index when no grader has left one open;
+    without a grader nothing changes the file, so it is then read as immutable.
+
+    Raises:
+        PrerequisiteError: there is no database, it cannot be read by this user, or its schema is another version.
+    """
+    if not path.exists():
+        raise PrerequisiteError(f"there is no database at {path}", "Start a run first: `make demo` or `harness run`.")
+    try:
+        return _checked_reader(path, "mode=ro")
+    except DatabaseError as error:
+        if is_grader_running:
+            raise _unreadable(path, error) from error
+    try:
+        return _checked_reader(path, "mode=ro&immutable=1")
+    except DatabaseError as error:
+        raise _unreadable(path, error) from error
+
+
+def _checked_reader(path: Path, query: str) -> Database:
+    engine = _engine(path, query)
+    try:
+        with engine.execution_options(**{BEGIN_OPTION: "BEGIN"}).connect() as connection:
+            require_current(connection)
+    except (DatabaseError, HarnessError):
+        engine.dispose()
+        raise
+    return Database(engine)
+
+
+def _unreadable(path: Path, error: Exception) -> PrerequisiteError:
+    reason = error.orig if isinstance(error, DatabaseError) else error
+    return PrerequisiteError(
+        f"the database {path} cannot be opened: {reason}",
+        "Use the account that started the grader, or see whether the file is whole: `sqlite3 FILE 'pragma quick_check'`.",
+    )

@@ -10,9 +10,12 @@ from harness.errors import PrerequisiteError
 MOUNT_TABLE = Path("/proc/self/mountinfo")
 # Shared over a network, or through a FUSE/9p bridge: no coherent shared memory, unreliable locks (sqlite.org/wal.html).
 NETWORK_TYPES = frozenset(
-    "9p afs beegfs ceph cifs coda glusterfs gpfs lustre ncpfs nfs nfs4 ocfs2 orangefs smb3 smbfs".split()
+    ("9p", "afs", "beegfs", "ceph", "cifs", "coda", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2")
+    + ("orangefs", "smb3", "smbfs")
 )
-NETWORK_FUSE = frozenset("beegfs ceph gcsfuse glusterfs goofys juicefs mfs rclone s3fs sshfs".split())
+NETWORK_FUSE = frozenset(
+    ("beegfs", "ceph", "gcsfuse", "glusterfs", "goofys", "juicefs", "mfs", "rclone", "s3fs", "sshfs")
+)
 
 
 def _unescaped(field: str) -> str:
@@ -54,5 +57,5 @@ def refuse_network_filesystem(folder: Path) -> None:
     if is_network_filesystem(kind):
         raise PrerequisiteError(
             f"the database folder {folder} is on a network file system ({kind}), where SQLite loses writes",
-            "Set HARNESS_HOME to a folder on a local disk; finished runs can be brought elsewhere with `harness import`.",
+            "Set HARNESS_HOME to a folder on a local disk; `harness import` brings finished runs elsewhere.",
         )

@@ -2,18 +2,92 @@
 
 from __future__ import annotations
 
+from statistics import fmean
+
+from sqlalchemy import insert
+from sqlmodel import Session, select
+
+from harness.domain.base import now_utc
+from harness.domain.runs import SubmissionState
+from harness.errors import NotFound
 from harness.store.database import Database, WritableDatabase
+from harness.store.headline import score_parts
+from harness.store.mapping import baseline_record, evaluation_record
 from harness.store.models import BaselineRecord, EvaluationKey, EvaluationRecord, ItemScore, NewEvaluation
+from harness.store.selection import items_in, require_open_run
+from harness.store.tables import BaselineRow, EvaluationRow, ItemScoreRow
+
+MADE_HERE = ""
+
+
+def find_in(session: Session, key: EvaluationKey, origin: str = MADE_HERE) -> EvaluationRow | None:
+    """The row under this key and origin."""
+    wanted = {"task_protocol": key.task_protocol, "engine_hash": key.engine_hash, "tree_hash": key.tree_hash}
+    return session.exec(
+        select(EvaluationRow).filter_by(**wanted, base_model_hash=key.base_model_hash, origin=origin)
+    ).one_or_none()
 
 
 def find_evaluation(db: Database, key: EvaluationKey) -> EvaluationRecord | None:
     """The evaluation made here under this key; imported ones never serve as a cache."""
-    raise NotImplementedError
+
+    def work(session: Session) -> EvaluationRecord | None:
+        row = find_in(session, key)
+        return evaluation_record(row) if row else None
+
+    return db.read(work)
 
 
 def get_evaluation(db: Database, evaluation_id: int) -> EvaluationRecord:
     """One evaluation. Raises NotFound."""
-    raise NotImplementedError
+
+    def work(session: Session) -> EvaluationRecord:
+        row = session.get(EvaluationRow, evaluation_id)
+        if row is None:
+            raise NotFound(f"no evaluation {evaluation_id}", "The record may belong to another database.")
+        return evaluation_record(row)
+
+    return db.read(work)
+
+
+def evaluation_row(evaluation: NewEvaluation, origin: str = MADE_HERE) -> EvaluationRow:
+    """A row whose scores and rates are computed from the items. Raises ValueError as `save_evaluation`."""
+    items, scores = evaluation.items, score_parts(evaluation.items)
+    feedback = scores.feedback
+    return EvaluationRow(
+        **evaluation.key.model_dump(),
+        origin=origin,
+        feedback_pct=feedback.score_pct if feedback else None,
+        feedback_stderr_pct=feedback.stderr_pct if feedback else None,
+        feedback_items=feedback.n_items if feedback else None,
+        final_pct=scores.final.score_pct,
+        final_stderr_pct=scores.final.stderr_pct,
+        final_items=scores.final.n_items,
+        all_pct=scores.overall.score_pct,
+        all_stderr_pct=scores.overall.stderr_pct,
+        all_items=scores.overall.n_items,
+        truncation_rate=fmean(item.is_truncated for item in items),
+        extraction_failure_rate=fmean(not item.is_extracted for item in items),
+        mean_output_tokens=fmean(item.output_tokens for item in items),
+        engine=evaluation.engine.model_dump(mode="json"),
+        engine_info=evaluation.engine_info,
+        load_seconds=evaluation.load_seconds,
+        generate_seconds=evaluation.generate_seconds,
+        score_seconds=evaluation.score_seconds,
+        created_at=now_utc(),
+    )
+
+
+def insert_evaluation(session: Session, row: EvaluationRow, items: tuple[ItemScore, ...]) -> int:
+    """The id of the new evaluation; its items go in as one statement."""
+    session.add(row)
+    session.flush()
+    assert row.id is not None
+    session.execute(
+        insert(ItemScoreRow),
+        [{"evaluation_id": row.id, **item.model_dump(), "part": item.part.value} for item in items],
+    )
+    return row.id
 
 
 def save_evaluation(db: WritableDatabase, evaluation: NewEvaluation) -> EvaluationRecord:
@@ -22,39 +96,116 @@ def save_evaluation(db: WritableDatabase, evaluation: NewEvaluation) -> Evaluati
     Raises:
         ValueError: no items, an item twice, no final item, or a score outside [0, 1].
     """
-    raise NotImplementedError
+
+    def work(session: Session) -> EvaluationRecord:
+        row = find_in(session, evaluation.key)
+        if row is None:
+            row = evaluation_row(evaluation)
+            insert_evaluation(session, row, evaluation.items)
+        return evaluation_record(row)
+
+    return db.write(work)
 
 
 def item_scores(db: Database, evaluation_id: int) -> tuple[ItemScore, ...]:
     """Items of an evaluation, by item id."""
-    raise NotImplementedError
+    return db.read(lambda session: items_in(session, evaluation_id))
+
+
+def _baseline(session: Session, row: BaselineRow) -> BaselineRecord:
+    session.flush()
+    evaluation = session.get(EvaluationRow, row.evaluation_id) if row.evaluation_id is not None else None
+    return baseline_record(row, evaluation)
+
+
+def _require_baseline(session: Session, run_id: str) -> BaselineRow:
+    row = session.get(BaselineRow, run_id)
+    if row is None:
+        raise NotFound(f"run {run_id} has no baseline yet", "Ask for it first: POST /runs/{id}/baseline.")
+    return row
 
 
 def request_baseline(db: WritableDatabase, run_id: str) -> BaselineRecord:
-    """The run's baseline: scored at once if the cache has it, else queued; a failed one is queued again. Idempotent."""
-    raise NotImplementedError
+    """The run's baseline: scored at once if the cache has it, else queued; a failed one is queued again. Idempotent.
+
+    Raises:
+        NotFound: no such run.
+        Conflict: the run is closed.
+    """
+
+    def work(session: Session) -> BaselineRecord:
+        run = require_open_run(session, run_id)
+        row = session.get(BaselineRow, run_id)
+        if row is None:
+            row = BaselineRow(run_id=run_id, state=SubmissionState.QUEUED.value, requested_at=now_utc())
+            session.add(row)
+        elif row.state == SubmissionState.FAILED:
+            row.state, row.detail, row.ended_at = SubmissionState.QUEUED.value, None, None
+        key = EvaluationKey(
+            task_protocol=run.task_protocol,
+            engine_hash=run.engine_hash,
+            base_model_hash=run.base_model_hash,
+            tree_hash=run.base_model_hash,
+        )
+        cached = find_in(session, key) if row.state == SubmissionState.QUEUED else None
+        if cached is not None:
+            row.state, row.evaluation_id, row.is_cached = SubmissionState.SCORED.value, cached.id, True
+            row.ended_at = now_utc()
+        return _baseline(session, row)
+
+    return db.write(work)
 
 
 def get_baseline(db: Database, run_id: str) -> BaselineRecord | None:
     """The run's baseline, None before it was asked for."""
-    raise NotImplementedError
+
+    def work(session: Session) -> BaselineRecord | None:
+        row = session.get(BaselineRow, run_id)
+        return _baseline(session, row) if row else None
+
+    return db.read(work)
 
 
 def mark_baseline_scoring(db: WritableDatabase, run_id: str) -> BaselineRecord:
-    """The baseline in state `scoring`, with one attempt more."""
-    raise NotImplementedError
+    """The baseline in state `scoring`, with one attempt more. Raises NotFound."""
+
+    def work(session: Session) -> BaselineRecord:
+        row = _require_baseline(session, run_id)
+        row.state, row.attempts = SubmissionState.SCORING.value, row.attempts + 1
+        return _baseline(session, row)
+
+    return db.write(work)
 
 
-def set_baseline(db: WritableDatabase, run_id: str, evaluation_id: int) -> BaselineRecord:
-    """The baseline in state `scored`, linked to its evaluation."""
-    raise NotImplementedError
+def set_baseline(db: WritableDatabase, run_id: str, evaluation_id: int, *, is_cached: bool = False) -> BaselineRecord:
+    """The baseline in state `scored`, linked to its evaluation. Raises NotFound."""
+
+    def work(session: Session) -> BaselineRecord:
+        row = _require_baseline(session, run_id)
+        row.state, row.evaluation_id, row.is_cached = SubmissionState.SCORED.value, evaluation_id, is_cached
+        row.detail, row.ended_at = None, now_utc()
+        return _baseline(session, row)
+
+    return db.write(work)
 
 
 def fail_baseline(db: WritableDatabase, run_id: str, detail: str) -> BaselineRecord:
-    """The baseline in state `failed`."""
-    raise NotImplementedError
+    """The baseline in state `failed`; `detail` may hold the engine's own words. Raises NotFound."""
+
+    def work(session: Session) -> BaselineRecord:
+        row = _require_baseline(session, run_id)
+        row.state, row.detail, row.ended_at = SubmissionState.FAILED.value, detail, now_utc()
+        return _baseline(session, row)
+
+    return db.write(work)
 
 
 def requeue_baseline(db: WritableDatabase, run_id: str) -> BaselineRecord:
-    """The baseline in state `queued` again, for another attempt."""
-    raise NotImplementedError
+    """A baseline that was being scored, queued again (its attempts stay counted). Raises NotFound."""
+
+    def work(session: Session) -> BaselineRecord:
+        row = _require_baseline(session, run_id)
+        row.state, row.ended_at = SubmissionState.QUEUED.value, None
+        return _baseline(session, row)
+
+    return db.write(work)

@@ -1,25 +1,26 @@
-"""Submissions: the quota at the door, the durable queue, and how each one ends."""
+"""Submissions: the door, the durable queue, and how each one ends. `submission_id` here is the global `id`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 
-from harness.domain.specs import RunPlan
-from harness.errors import ErrorClass
-from harness.store.database import Database, WritableDatabase
+from sqlmodel import Session, col, func, select
+
+from harness.domain.base import now_utc
+from harness.domain.runs import SubmissionState
+from harness.errors import Conflict, ErrorClass, RunEnded, Unready
+from harness.store.database import WritableDatabase
 from harness.store.models import NewSubmission, Quota, SubmissionRecord
+from harness.store.quota import check_quota
+from harness.store.selection import require_run, require_submission, with_scores
+from harness.store.tables import RunRow, SubmissionRow
 
-# Rejected attempts cost no quota; this many times the quota of them is a flood.
-MAX_REJECTED_FACTOR = 10
-
-
-def quota_of(plan: RunPlan) -> Quota:
-    """A run's quota; the paper protocol has none but the cap on rejected attempts."""
-    raise NotImplementedError
+WAITING = (SubmissionState.QUEUED, SubmissionState.SCORING)
 
 
 def new_submission(db: WritableDatabase, request: NewSubmission, quota: Quota) -> SubmissionRecord:
-    """A new submission in state `admitting`, counted atomically.
+    """A new submission in state `admitting`, checked and counted in one transaction.
 
     Raises:
         NotFound: no such run.
@@ -27,7 +28,31 @@ def new_submission(db: WritableDatabase, request: NewSubmission, quota: Quota) -
         RunEnded: its agent part is over, or `submitted_at` is past the deadline.
         OverQuota: with `retry_after_s` where waiting helps.
     """
-    raise NotImplementedError
+
+    def work(session: Session) -> SubmissionRecord:
+        run = require_run(session, request.run_id)
+        _require_running(run, request.submitted_at)
+        check_quota(session, request.run_id, quota, request.submitted_at)
+        last = session.exec(select(func.max(SubmissionRow.number)).where(SubmissionRow.run_id == request.run_id)).one()
+        row = SubmissionRow(**request.model_dump(), number=(last or 0) + 1, state=SubmissionState.ADMITTING.value)
+        session.add(row)
+        return with_scores(session, row)
+
+    return db.write(work)
+
+
+def _require_running(run: RunRow, now: datetime) -> None:
+    if run.verdict is not None or run.agent_ended_at is not None:
+        raise RunEnded("this run has ended", "Nothing can be handed in any more.")
+    if run.started_at is None or run.deadline is None:
+        raise Unready(
+            "this run's clock has not started",
+            "Try again in a second.",
+            error_class=ErrorClass.RUN_NOT_STARTED,
+            retry_after_s=1.0,
+        )
+    if now >= run.deadline:
+        raise RunEnded("the time of this run is up", "Nothing can be handed in any more.")
 
 
 def mark_admitted(
@@ -36,81 +61,127 @@ def mark_admitted(
     """The submission in state `queued`.
 
     Raises:
-        RunEnded: `copied_at` is past the deadline; the submission is rejected.
-        Conflict: the same bytes are queued or being scored in this run (`submission_id`: their number); rejected.
+        RunEnded: its copy was complete only after the deadline; the submission is rejected.
+        Conflict: the same bytes wait in this run already (`submission_id`: their number; this one is rejected), or
+            the submission is not being admitted.
     """
-    raise NotImplementedError
+
+    def work(session: Session) -> tuple[SubmissionRecord, RunEnded | Conflict | None]:
+        row = _in_state(session, submission_id, SubmissionState.ADMITTING)
+        run = require_run(session, row.run_id)
+        refusal = _refusal(session, row, run, tree_hash, copied_at)
+        row.tree_hash, row.copied_at, row.note = tree_hash, copied_at, _joined(row.note, note)
+        if refusal is None:
+            row.state = SubmissionState.QUEUED.value
+        else:
+            row.state, row.ended_at = SubmissionState.REJECTED.value, now_utc()
+            row.error_class, row.detail = refusal.error_class.value, refusal.what
+        return with_scores(session, row), refusal
+
+    # Raised after the commit: the rejection must stay.
+    record, refusal = db.write(work)
+    if refusal is not None:
+        raise refusal
+    return record
+
+
+def _refusal(
+    session: Session, row: SubmissionRow, run: RunRow, tree_hash: str, copied_at: datetime
+) -> RunEnded | Conflict | None:
+    if run.deadline is not None and copied_at >= run.deadline:
+        return RunEnded("the copy was complete only after the deadline", "Hand in earlier: the copy takes time.")
+    twin = session.exec(
+        select(SubmissionRow.number)
+        .where(SubmissionRow.run_id == row.run_id, SubmissionRow.tree_hash == tree_hash)
+        .where(SubmissionRow.id != row.id, col(SubmissionRow.state).in_(WAITING))
+        .order_by(col(SubmissionRow.number))
+    ).first()
+    if twin is None:
+        return None
+    return Conflict(
+        f"the same weights are queued already as submission {twin}",
+        f"Wait for submission {twin}; this request used no quota.",
+        submission_id=twin,
+    )
 
 
 def reject_submission(
     db: WritableDatabase, submission_id: int, error_class: ErrorClass, detail: str
 ) -> SubmissionRecord:
-    """The submission in state `rejected`; it uses no quota."""
-    raise NotImplementedError
+    """The submission in state `rejected`; it uses no quota. Raises NotFound; Conflict if it is not being admitted."""
+
+    def change(row: SubmissionRow) -> None:
+        row.state, row.ended_at = SubmissionState.REJECTED.value, now_utc()
+        row.error_class, row.detail = error_class.value, detail
+
+    return _change(db, submission_id, change, SubmissionState.ADMITTING)
 
 
 def mark_scoring(db: WritableDatabase, submission_id: int) -> SubmissionRecord:
-    """The submission in state `scoring`, with one attempt more. Raises Conflict if it is not queued."""
-    raise NotImplementedError
+    """The submission in state `scoring`, with one attempt more. Raises NotFound; Conflict if it is not queued."""
+
+    def change(row: SubmissionRow) -> None:
+        row.state, row.scoring_at, row.attempts = SubmissionState.SCORING.value, now_utc(), row.attempts + 1
+
+    return _change(db, submission_id, change, SubmissionState.QUEUED)
 
 
 def mark_scored(
     db: WritableDatabase, submission_id: int, evaluation_id: int, note: str | None = None
 ) -> SubmissionRecord:
-    """The submission in state `scored`, linked to its evaluation (`note` is added to what there is)."""
-    raise NotImplementedError
+    """The submission in state `scored`; `note` is added to what there is. Raises NotFound; Conflict if not waiting."""
+
+    def change(row: SubmissionRow) -> None:
+        row.state, row.evaluation_id, row.ended_at = SubmissionState.SCORED.value, evaluation_id, now_utc()
+        row.note = _joined(row.note, note)
+
+    return _change(db, submission_id, change, *WAITING)
 
 
 def mark_failed(db: WritableDatabase, submission_id: int, error_class: ErrorClass, detail: str) -> SubmissionRecord:
-    """The submission in state `failed`: no score, and never 0. `detail` may hold the engine's own words."""
-    raise NotImplementedError
+    """The submission in state `failed`: no score, and never 0. `detail` may hold the engine's own words.
+
+    Raises:
+        NotFound: no such submission.
+        Conflict: it has ended already.
+    """
+
+    def change(row: SubmissionRow) -> None:
+        row.state, row.ended_at = SubmissionState.FAILED.value, now_utc()
+        row.error_class, row.detail = error_class.value, detail
+
+    return _change(db, submission_id, change, SubmissionState.ADMITTING, *WAITING)
 
 
 def mark_requeued(db: WritableDatabase, submission_id: int) -> SubmissionRecord:
-    """A submission that was being scored, queued again (its attempts stay counted)."""
-    raise NotImplementedError
+    """A submission that was being scored, queued again (its attempts stay counted). Raises NotFound, Conflict."""
+
+    def change(row: SubmissionRow) -> None:
+        row.state, row.scoring_at = SubmissionState.QUEUED.value, None
+
+    return _change(db, submission_id, change, SubmissionState.SCORING)
 
 
-def requeue_all_scoring(db: WritableDatabase) -> int:
-    """After a restart: every submission and baseline in state `scoring` of an open run is queued again; how many."""
-    raise NotImplementedError
+def _change(
+    db: WritableDatabase, submission_id: int, change: Callable[[SubmissionRow], None], *allowed: SubmissionState
+) -> SubmissionRecord:
+    def work(session: Session) -> SubmissionRecord:
+        row = _in_state(session, submission_id, *allowed)
+        change(row)
+        return with_scores(session, row)
+
+    return db.write(work)
 
 
-def requeue_failed(db: WritableDatabase, run_id: str) -> int:
-    """Submissions and baseline of an open run that failed by the grader's own trouble, queued again; how many."""
-    raise NotImplementedError
+def _in_state(session: Session, submission_id: int, *allowed: SubmissionState) -> SubmissionRow:
+    row = require_submission(session, submission_id)
+    if row.state not in allowed:
+        raise Conflict(
+            f"submission {row.number} of {row.run_id} is {row.state}, not {' or '.join(allowed)}",
+            "Look it up again: something else has moved it on.",
+        )
+    return row
 
 
-def next_queued(db: Database, run_id: str) -> SubmissionRecord | None:
-    """The oldest queued submission of the run."""
-    raise NotImplementedError
-
-
-def admitting_submissions(db: Database, run_id: str) -> tuple[SubmissionRecord, ...]:
-    """Submissions whose copy was not complete, oldest first."""
-    raise NotImplementedError
-
-
-def submissions_of(db: Database, run_id: str) -> tuple[SubmissionRecord, ...]:
-    """Every submission of the run, by number."""
-    raise NotImplementedError
-
-
-def get_submission(db: Database, submission_id: int) -> SubmissionRecord:
-    """One submission by its global id. Raises NotFound."""
-    raise NotImplementedError
-
-
-def get_submission_by_number(db: Database, run_id: str, number: int) -> SubmissionRecord:
-    """One submission as the agent names it. Raises NotFound."""
-    raise NotImplementedError
-
-
-def queue_position(db: Database, submission: SubmissionRecord) -> int | None:
-    """How many of its run are before it (0: next, or being scored); None if it is not waiting."""
-    raise NotImplementedError
-
-
-def count_in_state(db: Database, *states: str, run_id: str | None = None) -> int:
-    """How many submissions are in one of these states, in one run or in all open runs."""
-    raise NotImplementedError
+def _joined(first: str | None, second: str | None) -> str | None:
+    return "; ".join(text for text in (first, second) if text) or None

@@ -1,0 +1,61 @@
+"""Which submission a run is reported with, and what it gained over the baseline; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.domain.items import Part
+from harness.domain.scoring import Improvement, Score, aggregate, improvement
+from harness.domain.specs import Protocol
+from harness.store.models import Headline, ItemScore, PartScores, SubmissionRecord
+
+
+def score_parts(items: Sequence[ItemScore]) -> PartScores:
+    """Scores per part of one evaluation's items.
+
+    Raises:
+        ValueError: an item twice, no final item, or a score outside [0, 1].
+    """
+    if len({item.item_id for item in items}) != len(items):
+        raise ValueError("an item appears twice in one evaluation")
+    feedback = [item.score for item in items if item.part is Part.FEEDBACK]
+    final = [item.score for item in items if item.part is Part.FINAL]
+    return PartScores(
+        feedback=aggregate(feedback) if feedback else None,
+        final=aggregate(final),
+        overall=aggregate([item.score for item in items]),
+    )
+
+
+def best_of(submissions: Sequence[SubmissionRecord], protocol: Protocol) -> SubmissionRecord | None:
+    """The best scored submission on the items that rank under `protocol`; of equals the earliest."""
+
+    def rank(submission: SubmissionRecord) -> tuple[float, int]:
+        assert submission.scores is not None
+        return submission.scores.ranking(protocol).score_pct, -submission.number
+
+    return max((s for s in submissions if s.scores is not None), key=rank, default=None)
+
+
+def headline_items(items: Sequence[ItemScore], protocol: Protocol) -> dict[str, float]:
+    """Item id -> score of the items that the headline is made of: final (standard), all (paper)."""
+    return {i.item_id: i.score for i in items if protocol is Protocol.PAPER or i.part is Part.FINAL}
+
+
+def gain(items: Sequence[ItemScore], baseline: Sequence[ItemScore], protocol: Protocol) -> Improvement | None:
+    """The paired improvement over the headline's items; None where the two were not scored on the same ones."""
+    mine, base = headline_items(items, protocol), headline_items(baseline, protocol)
+    return improvement(mine, base) if mine and mine.keys() == base.keys() else None
+
+
+def headline_of(
+    best: SubmissionRecord, items: Sequence[ItemScore], baseline: Sequence[ItemScore], protocol: Protocol
+) -> Headline:
+    """The headline of a run whose best submission is `best`; `baseline` may be empty."""
+    base: Score | None = score_parts(baseline).headline(protocol) if baseline else None
+    return Headline(
+        submission_number=best.number,
+        score=score_parts(items).headline(protocol),
+        baseline=base,
+        improvement=gain(items, baseline, protocol),
+    )
