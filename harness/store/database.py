@@ -171,5 +171,5 @@ def _unreadable(path: Path, error: Exception) -> PrerequisiteError:
     reason = error.orig if isinstance(error, DatabaseError) else error
     return PrerequisiteError(
         f"the database {path} cannot be opened: {reason}",
-        "Use the account that started the grader, or see whether the file is whole: `sqlite3 FILE 'pragma quick_check'`.",
+        "Use the account that started the grader, or check the file: `sqlite3 FILE 'pragma quick_check'`.",
     )

@@ -10,11 +10,11 @@ from harness.errors import PrerequisiteError
 MOUNT_TABLE = Path("/proc/self/mountinfo")
 # Shared over a network, or through a FUSE/9p bridge: no coherent shared memory, unreliable locks (sqlite.org/wal.html).
 NETWORK_TYPES = frozenset(
-    ("9p", "afs", "beegfs", "ceph", "cifs", "coda", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2")
-    + ("orangefs", "smb3", "smbfs")
+    {"9p", "afs", "beegfs", "ceph", "cifs", "coda", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "smbfs"}
+    | {"ocfs2", "orangefs", "smb3"}
 )
 NETWORK_FUSE = frozenset(
-    ("beegfs", "ceph", "gcsfuse", "glusterfs", "goofys", "juicefs", "mfs", "rclone", "s3fs", "sshfs")
+    {"beegfs", "ceph", "gcsfuse", "glusterfs", "goofys", "juicefs", "mfs", "rclone", "s3fs", "sshfs"}
 )
 
 

@@ -83,10 +83,8 @@ def insert_evaluation(session: Session, row: EvaluationRow, items: tuple[ItemSco
     session.add(row)
     session.flush()
     assert row.id is not None
-    session.execute(
-        insert(ItemScoreRow),
-        [{"evaluation_id": row.id, **item.model_dump(), "part": item.part.value} for item in items],
-    )
+    values = [{"evaluation_id": row.id, **item.model_dump(), "part": item.part.value} for item in items]
+    session.execute(insert(ItemScoreRow), values)
     return row.id
 
 

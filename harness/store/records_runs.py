@@ -14,6 +14,8 @@ from harness.errors import Conflict, RunEnded
 from harness.store.database import Database, WritableDatabase
 from harness.store.mapping import event_record, run_record, run_row
 from harness.store.models import EventRecord, RunRecord
+from harness.store.records_closing import close_run as close_run
+from harness.store.records_closing import reopen_run as reopen_run
 from harness.store.selection import require_open_run, require_run
 from harness.store.tables import EventRow, ResourceSampleRow, RunRow
 
@@ -32,9 +34,7 @@ def register_run(db: WritableDatabase, request: RegisterRun) -> RunRecord:
             row = run_row(request.plan)
             session.add(row)
         elif row.plan != fresh.plan or row.imported_at is not None:
-            raise Conflict(
-                f"run {row.run_id} is there already with another plan", "Start a new run: ids are never reused."
-            )
+            raise Conflict(f"run {row.run_id} is there already, with another plan", "Start a run under a new id.")
         row.owner, row.token_sha256, row.subnet = request.owner.model_dump(), request.token_sha256, request.subnet
         session.flush()
         return run_record(row)
