@@ -13,6 +13,9 @@ from transformers import DynamicCache
 IsEnd = Callable[[list[int]], bool]
 
 
+SMALLEST = 1e-20
+
+
 @dataclass
 class Row:
     """One prompt in a batch: `tokens` grows until an end token, a stop string, or `cap` (then `is_truncated`)."""
@@ -58,7 +61,7 @@ def complete(model: Any, rows: Sequence[Row], drawing: Drawing, is_end: IsEnd) -
                 input_ids=ids,
                 attention_mask=mask[:, :width],
                 position_ids=positions,
-                past_key_values=cache,
+                cache=cache,
                 use_cache=True,
                 logits_to_keep=1,
             ).logits[:, -1]
@@ -95,5 +98,5 @@ def _draw(logits: Any, noise: list[Any], drawing: Drawing) -> Any:
         return logits.argmax(-1)
     # Gumbel-max with a generator for each row: a row's draws do not depend on its neighbours.
     uniform = torch.stack([torch.rand(logits.shape[-1], generator=generator) for generator in noise])
-    gumbel = -torch.log(-torch.log(uniform.clamp(min=1e-20)).clamp(min=1e-20))
+    gumbel = -torch.log(-torch.log(uniform.clamp(min=SMALLEST, max=1 - 2**-24)))
     return (logits / drawing.temperature + gumbel.to(logits.device)).argmax(-1)

@@ -1,0 +1,58 @@
+"""The process of one evaluation: a ScoreRequest on stdin, a ScoreReply or ErrorReply on a descriptor of its own.
+
+Whatever the benchmark's code prints goes to stdout and stderr, which carry no verdicts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import sys
+from pathlib import Path
+
+from harness.errors import EvaluationFailed
+from harness.scorer.evaluators.base import build_evaluator
+from harness.scorer.wire import ErrorReply, ScoreReply, ScoreRequest
+
+CPU_MARGIN_S = 10
+
+
+def main() -> None:
+    """Scores one request and ends."""
+    parser = argparse.ArgumentParser(prog="harness.scorer.worker", description=__doc__)
+    parser.add_argument("--eval-file", required=True, type=Path)
+    parser.add_argument("--reply-fd", required=True, type=int)
+    parser.add_argument("--memory-mb", required=True, type=int)
+    options = parser.parse_args()
+    # The benchmark's own children must not hold the reply open.
+    os.set_inheritable(options.reply_fd, False)
+    request = ScoreRequest.model_validate_json(sys.stdin.buffer.read())
+    _limit(options.memory_mb, request.timeout_s)
+    reply = _answer(request, options.eval_file)
+    with os.fdopen(options.reply_fd, "wb") as out:
+        out.write(reply.model_dump_json().encode())
+    # Threads and exit handlers of the benchmark's code are not waited for.
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def _answer(request: ScoreRequest, eval_file: Path) -> ScoreReply | ErrorReply:
+    try:
+        return ScoreReply(verdicts=tuple(build_evaluator(request.eval_mode, eval_file).run(request.items)))
+    except EvaluationFailed as error:
+        return ErrorReply(kind="evaluator", detail=str(error).encode("utf-8", errors="replace").decode())
+
+
+def _limit(memory_mb: int, timeout_s: float) -> None:
+    cpu_s = int(timeout_s * (os.cpu_count() or 1)) + CPU_MARGIN_S
+    for kind, value in (
+        (resource.RLIMIT_AS, memory_mb * 2**20),
+        (resource.RLIMIT_CPU, cpu_s),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        resource.setrlimit(kind, (value, value))
+
+
+if __name__ == "__main__":
+    main()

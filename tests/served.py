@@ -1,0 +1,58 @@
+"""Real HTTP services on unix sockets for tests: an application in a thread, or a service as its own process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI
+
+from harness.unix_socket import listen
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float = 60) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
+@contextmanager
+def served(app: FastAPI, path: Path) -> Iterator[None]:
+    """`app` answers on the unix socket at `path`."""
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1))
+    listener = listen(path, 0o600)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    try:
+        wait_until(lambda: server.started)
+        yield
+    finally:
+        server.should_exit = True
+        thread.join(10)
+        listener.close()
+
+
+@contextmanager
+def service_process(module: str, path: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    """`python -m <module> --socket <path> ...`, with its log beside the socket."""
+    command = [sys.executable, "-m", module, "--socket", str(path), *options]
+    with path.with_suffix(".log").open("ab") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
