@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -30,7 +30,11 @@ def logs(
     from harness.settings import load_settings
 
     home = load_settings().resolved_home()
-    for piece in pieces(folder_of(home, run_id_of(home, run)), is_followed=follow):
+    folder = folder_of(home, run_id_of(home, run))
+    if not follow and not folder.agent_log.is_file():
+        raise UsageError(f"the run has no log: {folder.agent_log}", "Its agent was never started.")
+    # The token goes when the run ends.
+    for piece in pieces(folder.agent_log, lambda: not (follow and folder.token.exists())):
         if raw:
             sys.stdout.buffer.write(piece)
             sys.stdout.buffer.flush()
@@ -51,15 +55,13 @@ def folder_of(home: Home, run_id: str) -> RunFolder:
     return folder
 
 
-def pieces(folder: RunFolder, *, is_followed: bool) -> Iterator[bytes]:
-    """The agent's log by lines, at most MAX_PIECE bytes each; followed until the run has ended."""
-    if not is_followed and not folder.agent_log.is_file():
-        raise UsageError(f"the run has no log: {folder.agent_log}", "Its agent was never started.")
+def pieces(log: Path, is_over: Callable[[], bool]) -> Iterator[bytes]:
+    """The log by lines, at most MAX_PIECE bytes each; what is added is waited for until `is_over`."""
     position = 0
     while True:
         # Asked before reading, so that what was written last is still read.
-        is_last = not is_followed or not folder.token.exists()
-        for piece in _from(folder.agent_log, position, is_last=is_last):
+        is_last = is_over()
+        for piece in _from(log, position, is_last=is_last):
             position += len(piece)
             yield piece
         if is_last:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from harness.cli import logs
+from harness.cli.edge import guarded
 from harness.cli.selection import choose
 from harness.errors import UsageError
-from harness.home import RunFolder
+from harness.home import Home
 
 IDS = ["20260101T000000_noop_aaaa", "20260101T000000_noop_aabb", "20260202T000000_example_cccc"]
 
@@ -38,30 +37,44 @@ def test_without_runs_it_says_how_to_start_one():
         choose("latest", [])
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> RunFolder:
-    return RunFolder(tmp_path)
-
-
-def test_the_log_comes_whole(folder):
+def test_the_log_comes_whole(tmp_path):
+    log = tmp_path / "agent.log"
     data = b"one\ntwo\n" + b"x" * (2 * logs.MAX_PIECE + 5) + b"\nlast without end"
-    folder.agent_log.write_bytes(data)
-    assert b"".join(logs.pieces(folder, is_followed=False)) == data
+    log.write_bytes(data)
+    assert b"".join(logs.pieces(log, lambda: True)) == data
 
 
-def test_following_goes_on_until_the_run_has_ended(folder, monkeypatch):
-    folder.token.touch()
-    folder.agent_log.write_bytes(b"first\nhalf a ")
+def test_following_goes_on_until_the_run_has_ended(tmp_path, monkeypatch):
+    log = tmp_path / "agent.log"
+    log.write_bytes(b"first\nhalf a ")
+    steps = [b"line\nmore\n", b"the end"]
 
     def next_step(_: float) -> None:
-        with folder.agent_log.open("ab") as file:
-            file.write(b"line\nthe end")
-        folder.token.unlink()
+        with log.open("ab") as file:
+            file.write(steps.pop(0))
 
     monkeypatch.setattr(logs.time, "sleep", next_step)
-    assert list(logs.pieces(folder, is_followed=True)) == [b"first\n", b"half a line\n", b"the end"]
+    found = list(logs.pieces(log, lambda: not steps))
+    assert found == [b"first\n", b"half a line\n", b"more\n", b"the end"]
 
 
-def test_a_run_without_a_log_says_why(folder):
-    with pytest.raises(UsageError, match="no log"):
-        list(logs.pieces(folder, is_followed=False))
+def test_following_waits_for_a_log_that_is_not_there_yet(tmp_path, monkeypatch):
+    log = tmp_path / "agent.log"
+    monkeypatch.setattr(logs.time, "sleep", lambda _: log.write_bytes(b"hello\n"))
+    assert list(logs.pieces(log, log.exists)) == [b"hello\n"]
+
+
+def test_a_run_without_a_log_says_why(own_settings: Home, capsys):
+    own_settings.run("20260101T000000_noop_abcd").path.mkdir()
+    assert guarded(["logs"]) == 2
+    assert "no log" in capsys.readouterr().err
+
+
+def test_escapes_are_left_out_unless_raw(own_settings: Home, capsysbinary):
+    run = own_settings.run("20260101T000000_noop_abcd")
+    run.path.mkdir()
+    run.agent_log.write_bytes(b"\x1b[31mred\x1b[0m\n")
+    assert guarded(["logs"]) == 0
+    assert capsysbinary.readouterr().out == b"red\n"
+    assert guarded(["logs", "--raw"]) == 0
+    assert capsysbinary.readouterr().out == b"\x1b[31mred\x1b[0m\n"

@@ -1,0 +1,179 @@
+"""`harness run`, `resume`, `stop`: starting a run and seeing it to its verdict."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness.cli import render
+from harness.cli.selection import LATEST, RunArgument
+
+if TYPE_CHECKING:
+    from harness.domain.admin import RunStatus
+    from harness.home import Home
+    from harness.runner.launch import Launcher
+    from harness.runner.plan import RunDraft
+
+EXIT_NOT_GRADED = 1
+Json = Annotated[bool, typer.Option("--json", help="The result for machines, on stdout.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Show the agent's output while it runs.")]
+
+
+def run(
+    agent: Annotated[str, typer.Option(help="Folder under agents/.")],
+    task: Annotated[str, typer.Option(help="Benchmark: folder under benchmarks/, or smith-<name>.")],
+    model: Annotated[str | None, typer.Option(help="Folder, or org/repo[@revision]; default: the task's.")] = None,
+    timeout: Annotated[int | None, typer.Option(min=1, help="Seconds from the start of the agent.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Local data instead of the hub's.")] = None,
+    protocol: Annotated[str, typer.Option(help="standard or paper.")] = "standard",
+    limit: Annotated[int | None, typer.Option(min=1, help="Score on so many hidden items only.")] = None,
+    max_submissions: Annotated[int | None, typer.Option(min=1)] = None,
+    memory_mb: Annotated[int | None, typer.Option(min=64)] = None,
+    disk_mb: Annotated[int | None, typer.Option(min=16, help="Everything the agent may write.")] = None,
+    cpus: Annotated[float | None, typer.Option(min=0.1)] = None,
+    gpus: Annotated[str, typer.Option(help="GPU UUIDs, comma-separated.")] = "",
+    seed: Annotated[int, typer.Option()] = 0,
+    port: Annotated[int, typer.Option(help="The port in the URL that the agent is given.")] = 5000,
+    follow: Follow = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan; start nothing.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Run one agent on one benchmark, to its verdict."""
+    from harness.domain.specs import Protocol
+    from harness.errors import UsageError
+    from harness.runner.request import RunRequest
+
+    if protocol not in list(Protocol):
+        raise UsageError(f"no protocol {protocol}", f"Known: {', '.join(Protocol)}.")
+    request = RunRequest(
+        agent=agent,
+        task=task,
+        model=model,
+        timeout_s=timeout,
+        data_dir=data_dir.resolve() if data_dir else None,
+        protocol=Protocol(protocol),
+        limit=limit,
+        max_submissions=max_submissions,
+        memory_mb=memory_mb,
+        disk_mb=disk_mb,
+        cpus=cpus,
+        gpus=tuple(gpu for gpu in gpus.split(",") if gpu),
+        seed=seed,
+        port=port,
+    )
+    with launching() as (launcher, home):
+        draft = launcher.draft(request)
+        if dry_run:
+            _print_draft(draft, as_json)
+            return
+        launcher.tend_orphans()
+        with following(home, draft.run_id, follow):
+            status = launcher.start(draft)
+    _conclude(home, status, as_json)
+
+
+def resume(run: RunArgument = LATEST, follow: Follow = False, as_json: Json = False) -> None:
+    """Take up a run whose harness died, or which was stopped."""
+    with launching() as (launcher, home):
+        run_id = _run_folder(home, run)
+        with following(home, run_id, follow):
+            status = launcher.resume(run_id)
+    _conclude(home, status, as_json)
+
+
+def stop(run: RunArgument = LATEST) -> None:
+    """Stop a run cleanly, from another terminal; it can be resumed."""
+    with launching() as (launcher, home):
+        run_id = _run_folder(home, run)
+        launcher.stop(run_id)
+    render.say(f"{run_id} was asked to stop; `harness resume {run_id}` takes it up again")
+
+
+@contextmanager
+def launching() -> Iterator[tuple[Launcher, Home]]:
+    """The launcher of this machine, its progress shown on stderr."""
+    from harness.cli.run_progress import showing_run
+    from harness.runner.host import Host
+    from harness.runner.launch import Launcher
+    from harness.settings import load_settings
+
+    with showing_run() as sink, Host.open(load_settings()) as host:
+        yield Launcher(host, sink), host.home
+
+
+@contextmanager
+def following(home: Home, run_id: str, is_wanted: bool) -> Iterator[None]:
+    """Shows the agent's output on stderr while the block runs."""
+    if not is_wanted:
+        yield
+        return
+    from harness.cli.logs import pieces
+
+    is_over = threading.Event()
+
+    def copy() -> None:
+        for piece in pieces(home.run(run_id).agent_log, is_over.is_set):
+            render.say(render.without_escapes(piece.decode(errors="replace").rstrip()))
+
+    thread = threading.Thread(target=copy, name="follow", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join(timeout=5)
+
+
+def _run_folder(home: Home, name: str) -> str:
+    from harness.cli.selection import choose
+
+    return choose(name, [folder.name for folder in home.runs.iterdir()] if home.runs.is_dir() else [])
+
+
+def _print_draft(draft: RunDraft, as_json: bool) -> None:
+    if as_json:
+        render.print_json(draft)
+        return
+    limits = draft.limits.model_dump()
+    render.print_facts(
+        {
+            "agent": f"{draft.agent.id} ({draft.agent.digest[:12]})",
+            "benchmark": f"{draft.benchmark.id} ({draft.benchmark.digest[:12]})",
+            "model": draft.model,
+            "protocol": draft.request.protocol.value,
+            "hidden items": draft.request.limit or "all",
+            "device": draft.device,
+            **{name.replace("_", " "): value for name, value in limits.items()},
+            **{f"image {zone}": tag for zone, tag in draft.images.items()},
+        }
+    )
+    render.say("nothing was started")
+
+
+def _conclude(home: Home, status: RunStatus, as_json: bool) -> None:
+    from harness.cli.show import facts_of, show_facts
+    from harness.domain.runs import Verdict
+
+    facts = facts_of(home, status.run_id)
+    if as_json:
+        render.print_json(facts)
+    else:
+        show_facts(facts)
+    if status.verdict is not Verdict.GRADED:
+        raise typer.Exit(EXIT_NOT_GRADED)
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands to `app`."""
+    app.command(
+        "run",
+        epilog="Examples: harness run --agent example --task arithmetic; "
+        "harness run --agent example --task gsm8k --model ./SmolLM2 --data-dir ./gsm8k --limit 50 --timeout 600",
+    )(run)
+    app.command("resume", epilog="Examples: harness resume latest; harness resume 20260101T --follow")(resume)
+    app.command("stop", epilog="Example: harness stop latest")(stop)
