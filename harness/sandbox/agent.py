@@ -1,0 +1,209 @@
+"""The agent's container: hardened, on its run's network, with its task in its environment and a dead man's switch."""
+
+from __future__ import annotations
+
+import stat
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from docker import DockerClient
+from docker.types import Mount
+from pydantic import Field
+
+from harness.domain.base import Frozen
+from harness.domain.runs import Owner
+from harness.domain.specs import Limits
+from harness.errors import PrerequisiteError, UsageError
+from harness.sandbox.containers import ZONE_AGENT, inspect_image, remove_container
+from harness.sandbox.disk import Quota, QuotaMode
+from harness.sandbox.engine import docker_errors, labels
+from harness.sandbox.hardening import Isolation, Resources, bind, confined, host_config
+from harness.sandbox.networks import GRADER_ALIAS, RunNetwork
+
+WORKSPACE = "/workspace"
+AGENT_FOLDER = "/opt/agent-folder"
+META_FOLDER = "/run/harness"
+# Nothing answers there, and no route leads there from a run's network. Without it the engine would put the agent's
+# questions to the host's own resolver: a way out (CVE-2024-29018), and 20 s of waiting for each unknown name.
+DNS_SERVER = "192.0.2.1"
+_DNS_OPTIONS = ["timeout:1", "attempts:1"]
+# From TERM to KILL when the dead man's switch goes off.
+KILL_AFTER_S = 15
+
+
+class AgentContainerSpec(Frozen):
+    """Everything that decides an agent's container. Paths are the host's; `time_limit_s` ends it from inside."""
+
+    home_label: str
+    run_id: str
+    owner: Owner
+    image: str
+    agent_folder: Path
+    start: str = "start.sh"
+    meta: Path
+    model: Path
+    model_repo_id: str
+    data: Path
+    quota: Quota
+    network: RunNetwork
+    limits: Limits
+    time_limit_s: int = Field(gt=0)
+    task: str
+    grading_url: str
+    seed: int = 0
+    env_vars: dict[str, str] = Field(default_factory=dict)
+    cpuset: str | None = None
+    cores: int = Field(1, gt=0)
+    gpus: tuple[str, ...] = ()
+    has_cdi_only: bool = False
+    runtime: str = ""
+
+    @property
+    def model_path(self) -> str:
+        return f"{WORKSPACE}/models/{self.model_repo_id}"
+
+
+def environment(spec: AgentContainerSpec) -> dict[str, str]:
+    """The agent's environment (contracts.md section 1); what the contract fixes cannot be overridden by `env_vars`."""
+    threads = min(spec.cores, max(1, int(spec.limits.cpus))) if spec.limits.cpus else spec.cores
+    defaults = {
+        # A CPU quota does not change what `nproc` says: without this, torch starts a thread for each core of the host.
+        "OMP_NUM_THREADS": str(threads),
+        "USER": "agent",
+        "LOGNAME": "agent",
+        "LANG": "C.UTF-8",
+        "PYTHONUNBUFFERED": "1",
+    }
+    fixed = {
+        "TASK": spec.task,
+        "BASE_MODEL": spec.model_repo_id,
+        "WORKSPACE": WORKSPACE,
+        "MODEL_PATH": spec.model_path,
+        "DATA_PATH": f"{WORKSPACE}/data",
+        "OUTPUT_DIR": f"{WORKSPACE}/output",
+        "GRADING_SERVER_URL": spec.grading_url,
+        "RUN_ID": spec.run_id,
+        "SEED": str(spec.seed),
+        "HOME": f"{WORKSPACE}/.home",
+        "HF_HOME": f"{WORKSPACE}/.home/huggingface",
+        "TMPDIR": "/tmp",
+        # Each hub look-up would else cost 20 s.
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+        "HF_DATASETS_OFFLINE": "1",
+        # Without it, TERM to the container does not reach what a shell has started.
+        "TINI_KILL_PROCESS_GROUP": "1",
+    }
+    return {**defaults, **spec.env_vars, **fixed}
+
+
+def command(spec: AgentContainerSpec) -> list[str]:
+    """The agent's start script under `timeout`: it ends by itself where the harness and Docker's daemon are dead."""
+    limit = ["timeout", "-k", str(KILL_AFTER_S), str(spec.time_limit_s)]
+    return [*limit, "bash", f"{AGENT_FOLDER}/{spec.start}"]
+
+
+def _mounts(spec: AgentContainerSpec) -> list[Mount]:
+    place = spec.quota.run_folder
+    return [
+        bind(place.workspace, WORKSPACE, read_only=False),
+        bind(place.tmp, "/tmp", read_only=False),
+        bind(spec.model, spec.model_path, read_only=True),
+        bind(spec.data, f"{WORKSPACE}/data", read_only=True),
+        bind(spec.meta, META_FOLDER, read_only=True),
+        bind(spec.agent_folder, AGENT_FOLDER, read_only=True),
+    ]
+
+
+def _check_start(spec: AgentContainerSpec) -> None:
+    script = spec.agent_folder / spec.start
+    if Path(spec.start).is_absolute() or ".." in Path(spec.start).parts or not script.is_file():
+        raise UsageError(f"agent folder {spec.agent_folder} has no {spec.start}", "Set `start` in its config.yaml.")
+    for path, bits in ((spec.agent_folder, 0o005), (script, 0o004), (spec.model, 0o005), (spec.data, 0o005)):
+        state = path.stat()
+        if state.st_uid != spec.quota.uid and stat.S_IMODE(state.st_mode) & bits != bits:
+            raise PrerequisiteError(f"the agent's user cannot read {path}", f"chmod -R a+rX {spec.agent_folder}")
+
+
+def _refuse_volumes(client: DockerClient, image: str) -> None:
+    """A volume that the image declares would be writable, and outside of the run's size limit."""
+    volumes = inspect_image(client, image)["Config"].get("Volumes") or {}
+    if volumes:
+        raise UsageError(f"image {image} declares volumes: {', '.join(volumes)}", "Remove VOLUME from its Dockerfile.")
+
+
+def create_agent(client: DockerClient, spec: AgentContainerSpec) -> str:
+    """A created, not yet started container; returns its id.
+
+    Raises:
+        UsageError: the agent's folder or image is unfit.
+        PrerequisiteError: the image or a mount source is missing.
+        InfrastructureError: Docker failed.
+    """
+    _check_start(spec)
+    _refuse_volumes(client, spec.image)
+    with docker_errors(f"creating the agent container of {spec.run_id}"):
+        reply = client.api.create_container(spec.image, **_container_config(client, spec))
+    return str(reply["Id"])
+
+
+def _container_config(client: DockerClient, spec: AgentContainerSpec) -> dict[str, Any]:
+    is_watched = spec.quota.mode is QuotaMode.WATCH
+    resources = Resources(
+        memory_mb=spec.limits.memory_mb,
+        pids=spec.limits.pids,
+        shm_mb=spec.limits.shm_mb,
+        cpus=spec.limits.cpus,
+        cpuset=spec.cpuset,
+        fsize_mb=spec.quota.size_mb if is_watched else None,
+        log_mb=spec.limits.log_mb,
+    )
+    isolation = Isolation(
+        network=spec.network.name, runtime=spec.runtime, gpus=spec.gpus, has_cdi_only=spec.has_cdi_only
+    )
+    return {
+        "entrypoint": list(confined()),
+        "command": command(spec),
+        "name": f"harness-{spec.run_id}-agent",
+        "hostname": "agent",
+        "user": f"{spec.quota.uid}:{spec.quota.gid}",
+        "working_dir": WORKSPACE,
+        "environment": environment(spec),
+        "labels": labels(spec.home_label, spec.run_id, ZONE_AGENT, spec.owner),
+        # An image's own health check would run beside the agent, outside of its time limit.
+        "healthcheck": {"test": ["NONE"]},
+        "host_config": host_config(
+            client,
+            resources,
+            isolation,
+            _mounts(spec),
+            dns=[DNS_SERVER],
+            dns_opt=_DNS_OPTIONS,
+            dns_search=["."],
+            extra_hosts={GRADER_ALIAS: spec.network.grader},
+        ),
+        "networking_config": _endpoint(client, spec.network),
+    }
+
+
+def _endpoint(client: DockerClient, network: RunNetwork) -> dict[str, Any]:
+    address = client.api.create_endpoint_config(ipv4_address=network.agent)
+    return {"EndpointsConfig": {network.name: address}}
+
+
+def start_agent(client: DockerClient, container_id: str) -> datetime:
+    """Starts it and returns when its process began. One that cannot start is removed: it would stay in `created`.
+
+    Raises:
+        PrerequisiteError: no GPU support in this Docker.
+        InfrastructureError: anything else.
+    """
+    try:
+        with docker_errors("starting the agent container"):
+            client.api.start(container_id)
+            state = client.api.inspect_container(container_id)["State"]
+    except BaseException:
+        remove_container(client, container_id)
+        raise
+    return datetime.fromisoformat(state["StartedAt"])

@@ -1,0 +1,133 @@
+"""Streams a container's output into a capped file, in a thread, across restarts of the daemon."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import BinaryIO
+
+from docker import DockerClient
+from docker.errors import APIError, DockerException
+from requests.exceptions import RequestException
+from urllib3.exceptions import HTTPError
+
+from harness.errors import HarnessError
+from harness.sandbox.engine import connect
+
+_MEGABYTE = 1_000_000
+_CAPPED = b"\n[harness] the log reached its limit of %d MB; the rest is not kept\n"
+_RETRY_S = 0.5
+_ENGINE_BACK_S = 60.0
+
+
+class LogPosition:
+    """How far a log has been read: the stamp of its last piece, and how many pieces carry that stamp.
+
+    The pieces of a long line (16 kB each) share one stamp, so that the stamp alone would lose or repeat some.
+    """
+
+    def __init__(self) -> None:
+        self._stamp = b""
+        self._count = 0
+        self._to_skip = 0
+
+    @property
+    def since(self) -> int | None:
+        """Whole seconds to ask the engine for the log from; None: from its start."""
+        if not self._stamp:
+            return None
+        return int(datetime.fromisoformat(self._stamp[:19].decode() + "+00:00").timestamp())
+
+    def rewind(self) -> None:
+        """Before the log is read again from `since` on."""
+        self._to_skip = self._count
+
+    def take(self, piece: bytes) -> bytes:
+        """The new text in one stamped piece of the log; empty if it was seen before."""
+        stamp, _, text = piece.partition(b" ")
+        if stamp < self._stamp:
+            return b""
+        if stamp == self._stamp:
+            if self._to_skip:
+                self._to_skip -= 1
+                return b""
+            self._count += 1
+            return text
+        self._stamp, self._count, self._to_skip = stamp, 1, 0
+        return text
+
+
+class LogStream:
+    """Follows a container's output into `path` until the container ends, `cap_mb` is full, or it is stopped.
+
+    It begins anew with an empty file: Docker keeps at least as much of the log as the cap.
+    """
+
+    def __init__(self, container_id: str, path: Path, cap_mb: int) -> None:
+        self._container_id = container_id
+        self._path = path
+        self._cap = cap_mb * _MEGABYTE
+        self._position = LogPosition()
+        self._written = 0
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name=f"log-{container_id[:12]}", daemon=True)
+        self.is_capped = False
+
+    def start(self) -> None:
+        """Begins to follow."""
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 10) -> bool:
+        """Waits for the rest of an ended container's output; False if it had to be given up (the container runs)."""
+        self._thread.join(timeout_s)
+        self._stopping.set()
+        return not self._thread.is_alive()
+
+    def _follow(self) -> None:
+        gone_since: float | None = None
+        with self._path.open("wb") as file:
+            while not self._stopping.is_set() and not self.is_capped:
+                try:
+                    client = connect()
+                    try:
+                        self._read(client, file)
+                        gone_since = None
+                        if not _is_running(client, self._container_id):
+                            return
+                    finally:
+                        client.close()
+                except APIError as error:
+                    if error.response is not None and error.response.status_code == 404:
+                        return
+                except (HarnessError, DockerException, RequestException, HTTPError, OSError):
+                    gone_since = gone_since or time.monotonic()
+                    if time.monotonic() - gone_since > _ENGINE_BACK_S:
+                        return
+                self._stopping.wait(_RETRY_S)
+
+    def _read(self, client: DockerClient, file: BinaryIO) -> None:
+        """Copies until the stream ends, which it also does when the daemon goes: the caller looks which it was."""
+        since = self._position.since
+        self._position.rewind()
+        pieces: Iterator[bytes] = client.api.logs(
+            self._container_id, stream=True, follow=True, timestamps=True, since=since
+        )
+        for piece in pieces:
+            text = self._position.take(piece)
+            if self._written + len(text) > self._cap:
+                file.write(text[: self._cap - self._written])
+                file.write(
+                    b"\n[harness] the log reached its limit of %d MB; the rest is not kept\n" % (self._cap // _MEGABYTE)
+                )
+                self.is_capped = True
+                return
+            file.write(text)
+            file.flush()
+            self._written += len(text)
+
+
+def _is_running(client: DockerClient, container_id: str) -> bool:
+    return bool(client.api.inspect_container(container_id)["State"]["Running"])

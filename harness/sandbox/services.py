@@ -1,0 +1,174 @@
+"""The containers behind a run's scores: inference and scorer, cut off but for one unix socket each."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import stat
+import time
+from pathlib import Path
+from typing import Any
+
+from docker import DockerClient
+from docker.types import Mount
+from pydantic import Field
+
+from harness.domain.base import Frozen
+from harness.domain.runs import Owner
+from harness.domain.specs import EngineSpec
+from harness.errors import ServiceUnavailable
+from harness.home import SOCKET_DIR_MODE, Home
+from harness.sandbox.containers import ZONE_INFERENCE, ZONE_SCORER, log_tail, remove_container
+from harness.sandbox.engine import docker_errors, labels
+from harness.sandbox.hardening import Isolation, Resources, bind, confined, host_config, service_user, temporary
+from harness.unix_socket import reachable
+
+SOCKET_NAME = "s.sock"
+_READY_POLL_S = 0.1
+# What torch and transformers take before the first weight is loaded.
+_INFERENCE_BASE_MB = 3_000
+_INFERENCE_MINIMUM_MB = 4_000
+
+
+class Service(Frozen):
+    """One service container of a run, not yet started."""
+
+    run_id: str
+    owner: Owner
+    image: str
+    zone: str
+    command: tuple[str, ...]
+    socket_dir: Path
+    mounts: tuple[tuple[Path, str], ...]
+    resources: Resources
+    environment: dict[str, str] = Field(default_factory=dict)
+    isolation: Isolation = Isolation()
+    tmp_mb: int = 512
+
+
+class StartedService(Frozen):
+    """A service whose socket answers."""
+
+    container_id: str
+    socket: Path
+
+
+def inference_memory_mb(model_bytes: int) -> int:
+    """Memory for a model of this size on disk: 2 bytes a weight there, 4 in use, and two of them at a change."""
+    return max(_INFERENCE_MINIMUM_MB, _INFERENCE_BASE_MB + 4 * model_bytes // 1_000_000)
+
+
+def inference_service(home: Home, run_id: str, owner: Owner, spec: EngineSpec, memory_mb: int) -> Service:
+    """The inference container: models and snapshots read-only, no network, no answers."""
+    threads = str(spec.threads)
+    return Service(
+        run_id=run_id,
+        owner=owner,
+        image=spec.image,
+        zone=ZONE_INFERENCE,
+        command=("python", "-m", "harness.inference", "--spec", spec.model_dump_json()),
+        socket_dir=home.inference_dir(run_id),
+        mounts=((home.models, "/models"), (home.snapshots, "/snapshots")),
+        resources=Resources(memory_mb=memory_mb, pids=512, shm_mb=256),
+        environment={"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "HF_HUB_OFFLINE": "1"},
+    )
+
+
+def scorer_service(home: Home, run_id: str, owner: Owner, image: str, benchmark: Path) -> Service:
+    """The scorer container: its benchmark's folder, no network, nothing else."""
+    return Service(
+        run_id=run_id,
+        owner=owner,
+        image=image,
+        zone=ZONE_SCORER,
+        command=("python", "-m", "harness.scorer"),
+        socket_dir=home.scorer_dir(run_id),
+        mounts=((benchmark, "/benchmark"),),
+        resources=Resources(memory_mb=2_000, pids=256),
+    )
+
+
+def start_services(client: DockerClient, home: Home, services: list[Service], timeout_s: float) -> list[StartedService]:
+    """Starts them all, then waits for each socket; if one fails, none is left.
+
+    Raises:
+        ServiceUnavailable: one ended or did not answer within `timeout_s`; its last words are in the message.
+        PrerequisiteError: an image or a mount source is missing.
+    """
+    deadline = time.monotonic() + timeout_s
+    started: list[str] = []
+    try:
+        for service in services:
+            started.append(_create(client, home, service))
+            with docker_errors(f"starting the {service.zone} service of {service.run_id}"):
+                client.api.start(started[-1])
+        return [
+            _wait_ready(client, service, container, deadline)
+            for service, container in zip(services, started, strict=True)
+        ]
+    except BaseException:
+        for container in started:
+            remove_container(client, container)
+        raise
+
+
+def _create(client: DockerClient, home: Home, service: Service) -> str:
+    uid, gid = service_user()
+    prepare_socket_dir(service.socket_dir, uid, gid)
+    mounts: list[Mount] = [bind(source, target, read_only=True) for source, target in service.mounts]
+    mounts.append(bind(service.socket_dir, "/sock", read_only=False))
+    config: dict[str, Any] = {
+        "entrypoint": list(confined()),
+        "command": list(service.command),
+        "name": f"harness-{service.run_id}-{service.zone}",
+        "hostname": service.zone,
+        "user": f"{uid}:{gid}",
+        "environment": {"HOME": "/tmp", "PYTHONDONTWRITEBYTECODE": "1", **service.environment},
+        "labels": labels(home.label, service.run_id, service.zone, service.owner),
+        "healthcheck": {"test": ["NONE"]},
+        "host_config": host_config(
+            client, service.resources, service.isolation, mounts, tmpfs=temporary(service.tmp_mb)
+        ),
+    }
+    with docker_errors(f"creating the {service.zone} service of {service.run_id}"):
+        return str(client.api.create_container(service.image, **config)["Id"])
+
+
+def prepare_socket_dir(folder: Path, uid: int, gid: int) -> None:
+    """An empty directory for one service's socket, owned by its user; what a dead one left there is removed."""
+    if folder.is_symlink() or folder.exists():
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+    folder.chmod(SOCKET_DIR_MODE)
+    folder.parent.chmod(SOCKET_DIR_MODE)
+    if os.geteuid() == 0:
+        os.chown(folder, uid, gid)
+
+
+def _wait_ready(client: DockerClient, service: Service, container_id: str, deadline: float) -> StartedService:
+    path = service.socket_dir / SOCKET_NAME
+    while time.monotonic() < deadline:
+        if answers(path):
+            return StartedService(container_id=container_id, socket=path)
+        with docker_errors(f"looking at the {service.zone} service of {service.run_id}"):
+            state = client.api.inspect_container(container_id)["State"]
+        if not state["Running"]:
+            what = f"the {service.zone} service of {service.run_id} ended with {state['ExitCode']} before it answered"
+            raise ServiceUnavailable(f"{what}: {log_tail(client, container_id)}")
+        time.sleep(_READY_POLL_S)
+    what = f"the {service.zone} service of {service.run_id} did not answer in time"
+    raise ServiceUnavailable(f"{what}: {log_tail(client, container_id)}")
+
+
+def answers(path: Path) -> bool:
+    """Whether a server takes connections on the socket at `path` (a link there is not followed)."""
+    try:
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            return False
+        with socket.socket(socket.AF_UNIX) as link, reachable(path) as address:
+            link.settimeout(1)
+            link.connect(address)
+    except OSError:
+        return False
+    return True
