@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -89,6 +89,11 @@ def explain(settings: Settings) -> tuple[SettingView, ...]:
         text = "" if value is None else "***" if is_secret and value else str(value)
         views.append(SettingView(name, text, source, Settings.model_fields[field].description or ""))
     return tuple(views)
+
+
+def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a program that the harness starts: its own, with `extra` on top."""
+    return {**os.environ, **extra}
 
 
 def _env_file() -> dict[str, str | None]:
