@@ -96,9 +96,9 @@ class Benchmark(Frozen):
 
 
 class AgentConfig(Frozen):
-    """`agents/<id>/config.yaml`."""
+    """`agents/<id>/config.yaml`; `name` is for people (published ones have spaces), the folder's name is the id."""
 
-    name: str = Field(pattern=NAME_PATTERN)
+    name: str = Field(min_length=1)
     description: str = ""
     start: str = "start.sh"
     env_vars: dict[str, str] = Field(default_factory=dict)
