@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,12 +13,13 @@ from docker.errors import APIError, DockerException, ImageNotFound
 from harness.domain.base import Frozen
 from harness.errors import PrerequisiteError
 from harness.sandbox.base_image import choose_base_image
-from harness.sandbox.build_context import ZONES, Zone, build_tar, context_digest, zone_files
+from harness.sandbox.build_context import ZONES, ContextFile, Zone, build_tar, context_digest, zone_files
 from harness.sandbox.image_build import BuildJob, Progress, build_image
 from harness.sandbox.wheelhouse import fill_wheelhouse, wheels_for
 
 ZONE_LABEL = "harness.zone"
 PARENT_LABEL = "harness.parent"
+BASE_LABEL = "harness.base"
 STAGE_FILTER = "harness.stage=build"
 NVIDIA_DEVICE = Path("/dev/nvidiactl")
 
@@ -34,6 +36,15 @@ class BuildRequest(Frozen):
     is_forced: bool = False
 
 
+@dataclass(frozen=True)
+class ZoneImage:
+    """One zone's image as the checkout wants it: its tag and the files that it is built from."""
+
+    zone: Zone
+    tag: str
+    files: tuple[ContextFile, ...]
+
+
 def detect_device(setting: str) -> Device:
     """`cpu` or `gpu`: the setting, or for `auto` whether this host has an NVIDIA driver."""
     if setting == "auto":
@@ -47,11 +58,7 @@ def expected_tags(root: Path, device: str, base_image: str = "") -> dict[str, st
     The digest covers the Dockerfile, every copied file, requirements, the base image setting and the parents' digests;
     not the host's certificates and wheels, which leave no trace but the packages that are pinned anyway.
     """
-    tags: dict[str, str] = {}
-    for zone in ZONES:
-        parent = tags[zone.parent] if zone.parent else f"base={base_image or 'auto'}"
-        tags[zone.name] = f"harness-{zone.name}:{context_digest(zone_files(root, zone, device), parent)}"
-    return tags
+    return {name: image.tag for name, image in _zone_images(root, device, base_image).items()}
 
 
 def missing_images(client: docker.DockerClient, tags: dict[str, str]) -> list[str]:
@@ -76,12 +83,13 @@ def build_images(client: docker.DockerClient, request: BuildRequest, progress: P
         PrerequisiteError: a build failed or cannot start; the message says why and what to do.
     """
     try:
-        tags = expected_tags(request.root, request.device, request.base_image)
+        # The files are read once: an edit during the build cannot end up under the old tag.
+        images = _zone_images(request.root, request.device, request.base_image)
+        tags = {name: image.tag for name, image in images.items()}
         missing = missing_images(client, tags)
-        wanted = _with_parents(request.zones or tuple(tags))
-        todo = [zone for zone in wanted if request.is_forced or zone.name in missing]
-        for zone in todo:
-            _build_zone(client, request, zone, tags, progress)
+        for zone in _with_parents(request.zones or tuple(tags)):
+            if request.is_forced or zone.name in missing:
+                _build_zone(client, request, images[zone.name], tags, progress)
     except (DockerException, requests.RequestException) as error:
         raise PrerequisiteError(
             f"the Docker Engine does not build: {error}", "Is it running? Try `docker info`."
@@ -132,15 +140,23 @@ def _with_parents(names: tuple[str, ...]) -> list[Zone]:
 
 
 def _build_zone(
-    client: docker.DockerClient, request: BuildRequest, zone: Zone, tags: dict[str, str], progress: Progress
+    client: docker.DockerClient, request: BuildRequest, image: ZoneImage, tags: dict[str, str], progress: Progress
 ) -> None:
-    files = zone_files(request.root, zone, request.device)
-    arguments, labels = {}, {ZONE_LABEL: zone.name}
+    zone, arguments, labels = image.zone, dict[str, str](), {ZONE_LABEL: image.zone.name}
     if zone.parent is None:
-        arguments["BASE_IMAGE"] = labels["harness.base"] = choose_base_image(client, request.base_image, progress)
+        arguments["BASE_IMAGE"] = labels[BASE_LABEL] = choose_base_image(client, request.base_image, progress)
     else:
         arguments["BASE"] = labels[PARENT_LABEL] = tags[zone.parent]
     if zone.name == "torch" and (index := fill_wheelhouse(request.root, request.device, progress)):
         arguments["PIP_EXTRA_INDEX_URL"] = index
-    job = BuildJob(zone.name, tags[zone.name], arguments, labels)
-    build_image(client, job, build_tar(files, wheels_for(request.root, zone.name)), progress)
+    job = BuildJob(zone.name, image.tag, arguments, labels)
+    build_image(client, job, build_tar(image.files, wheels_for(request.root, zone.name)), progress)
+
+
+def _zone_images(root: Path, device: str, base_image: str) -> dict[str, ZoneImage]:
+    images: dict[str, ZoneImage] = {}
+    for zone in ZONES:
+        files = zone_files(root, zone, device)
+        parent = images[zone.parent].tag if zone.parent else f"base={base_image or 'auto'}"
+        images[zone.name] = ZoneImage(zone, f"harness-{zone.name}:{context_digest(files, parent)}", files)
+    return images
