@@ -7,17 +7,6 @@ from pydantic import Field
 from harness.domain.base import Frozen
 from harness.domain.specs import EngineSpec
 
-SOCKET_NAME = "s.sock"
-
-# What the service's process needs in its environment (docs/inference.md); set by whoever starts its container.
-ENVIRONMENT = {
-    "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
-    "HF_HUB_OFFLINE": "1",
-    "OMP_WAIT_POLICY": "PASSIVE",
-    "THP_MEM_ALLOC_ENABLE": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-}
-
 
 class Message(Frozen):
     """One chat message."""

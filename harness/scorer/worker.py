@@ -9,6 +9,7 @@ import argparse
 import os
 import resource
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from harness.errors import EvaluationFailed
@@ -45,6 +46,9 @@ def _answer(request: ScoreRequest, eval_file: Path) -> ScoreReply | ErrorReply:
 
 
 def _limit(memory_mb: int, timeout_s: float) -> None:
+    # Where the container runs out of memory first, this process goes and the service stays.
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
     cpu_s = int(timeout_s * (os.cpu_count() or 1)) + CPU_MARGIN_S
     for kind, value in (
         (resource.RLIMIT_AS, memory_mb * 2**20),

@@ -1,0 +1,192 @@
+"""What every engine must do, said through its service: one suite, run on a process here and on the image in Docker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pytest
+from tiny_model import END, MAX_POSITIONS
+
+from harness.errors import EvaluationFailed, LoadFailed
+from harness.inference.client import InferenceClient
+from harness.inference.wire import Completion, GenerateRequest, LoadRequest, Message, Prompt, Sampling
+
+BROKEN = {
+    "bad_missing": "norm.weight is missing",
+    "bad_unknown": "extra",
+    "bad_shape": "shape",
+    "bad_nan": "not finite",
+    "bad_head": "lm_head.weight",
+    "bad_twice": "norm.weight is in model-1.safetensors and in model-2.safetensors",
+    "bad_empty": "no .*safetensors",
+    "bad_truncated": "Safetensor",
+    "bad_garbage": "Safetensor",
+}
+# Of different lengths, more than one batch of them, some equal.
+TEXTS = (
+    "1+1=",
+    "hello there",
+    "",
+    "a",
+    "What is 5 times 7?",
+    "1+1=",
+    "日本 é ü \U0001f600",
+    "x" * 60,
+    "ab",
+    "\n\n",
+    "ba",
+)
+PROMPTS = (
+    *(Prompt(text=text) for text in TEXTS),
+    Prompt(messages=(Message(role="user", content="2+2?"),)),
+    Prompt(messages=(Message(role="system", content="Be brief."), Message(role="user", content="2+2?"))),
+)
+
+
+@dataclass(frozen=True)
+class ServedModels:
+    """A running service and the folder of tiny models as the service sees it."""
+
+    client: InferenceClient
+    models: str
+    restart: Callable[[], None]
+
+    def load(self, name: str) -> bool:
+        return self.client.load(LoadRequest(path=f"{self.models}/{name}")).is_reused
+
+    def answers(self, prompts: Sequence[Prompt] = PROMPTS, **sampling: object) -> list[Completion]:
+        values = Sampling.model_validate({"max_tokens": 16, **sampling})
+        return list(self.client.generate(GenerateRequest(prompts=tuple(prompts), sampling=values)).completions)
+
+
+class EngineContract:
+    """Subclasses give a `service` fixture with an empty engine whose batch size is 4."""
+
+    @pytest.fixture(autouse=True)
+    def _start_from_base(self, service: ServedModels) -> None:
+        service.load("base")
+
+    def test_info_says_what_the_engine_is(self, service: ServedModels) -> None:
+        info = service.client.info()
+        assert info.spec.batch_size == 4
+        assert {"torch", "transformers"} <= info.versions.keys()
+        assert info.device_name
+
+    def test_equal_requests_have_equal_answers(self, service: ServedModels) -> None:
+        first = service.answers()
+        assert [service.answers() for _ in range(2)] == [first, first]
+        assert len({answer.text for answer in first}) > 5
+
+    def test_equal_weights_have_equal_answers_after_a_reload(self, service: ServedModels) -> None:
+        first = service.answers()
+        assert not service.load("other")
+        other = service.answers()
+        assert not service.load("base")
+        assert service.answers() == first != other
+
+    @pytest.mark.parametrize("name", ["same", "sharded", "with_head"])
+    def test_only_tensors_decide(self, service: ServedModels, name: str) -> None:
+        first = service.answers()
+        assert not service.load(name)
+        assert service.answers() == first
+
+    def test_equal_weights_have_equal_answers_after_a_restart(self, service: ServedModels) -> None:
+        service.load("other")
+        service.load("base")
+        first = service.answers()
+        service.restart()
+        service.load("base")
+        assert service.answers() == first
+
+    def test_loading_what_is_loaded_is_free(self, service: ServedModels) -> None:
+        assert service.load("base")
+
+    @pytest.mark.parametrize("temperature", [0.0, 1.0])
+    def test_order_of_prompts_does_not_matter(self, service: ServedModels, temperature: float) -> None:
+        unique = list(dict.fromkeys(PROMPTS))
+        forward = service.answers(unique, temperature=temperature)
+        assert service.answers(unique[::-1], temperature=temperature)[::-1] == forward
+
+    def test_sampling_is_seeded(self, service: ServedModels) -> None:
+        drawn = service.answers(temperature=1.0, seed=1)
+        assert service.answers(temperature=1.0, seed=1) == drawn
+        assert service.answers(temperature=1.0, seed=2) != drawn
+        # Equal prompts are draws of their own.
+        assert len({answer.text for answer in service.answers([PROMPTS[0]] * 8, temperature=1.0)}) > 1
+
+    def test_equal_prompts_have_equal_greedy_answers(self, service: ServedModels) -> None:
+        assert len({answer.text for answer in service.answers([PROMPTS[0]] * 4)}) == 1
+
+    def test_the_token_cap_truncates(self, service: ServedModels) -> None:
+        answers = service.answers(max_tokens=3)
+        assert all(answer.output_tokens == 3 if answer.is_truncated else answer.output_tokens <= 3 for answer in answers)
+        assert any(answer.is_truncated for answer in answers)
+
+    def test_a_longer_cap_continues_the_same_answer(self, service: ServedModels) -> None:
+        pairs = zip(service.answers(max_tokens=3), service.answers(max_tokens=12), strict=True)
+        assert all(long.text.startswith(short.text) for short, long in pairs)
+
+    def test_a_stop_string_ends_the_answer_and_is_cut_off(self, service: ServedModels) -> None:
+        whole = service.answers()
+        longest = max(whole, key=lambda answer: len(answer.text))
+        stop = longest.text[3:5]
+        for stopped, free in zip(service.answers(stop=(stop, "never said")), whole, strict=True):
+            assert stopped.text == free.text.split(stop)[0]
+            assert stopped.is_truncated == (free.is_truncated and stop not in free.text)
+            assert stopped.output_tokens <= free.output_tokens
+
+    def test_the_end_token_is_not_part_of_the_answer(self, service: ServedModels) -> None:
+        assert not any(END in answer.text for answer in service.answers(max_tokens=30))
+        assert any(not answer.is_truncated for answer in service.answers(max_tokens=30))
+
+    def test_a_chat_goes_through_the_models_template(self, service: ServedModels) -> None:
+        chat = Prompt(messages=(Message(role="user", content="2+2?"),))
+        written = Prompt(text="<|begin|>user:2+2?\n<|begin|>assistant:")
+        first, second = service.answers([chat]), service.answers([written])
+        assert first == second
+
+    def test_an_empty_prompt_is_answered(self, service: ServedModels) -> None:
+        (answer,) = service.answers([Prompt(text="")])
+        assert (answer.prompt_tokens, bool(answer.output_tokens)) == (1, True)
+
+    def test_no_prompts_have_no_answers(self, service: ServedModels) -> None:
+        assert service.answers([]) == []
+
+    def test_the_context_limit_caps_an_answer(self, service: ServedModels) -> None:
+        room = 5
+        (answer,) = service.answers([Prompt(text="x" * (MAX_POSITIONS - room))], max_tokens=16)
+        assert answer.output_tokens <= room
+
+    @pytest.mark.parametrize("excess", [0, 1, 5_000])
+    def test_an_over_long_prompt_has_an_empty_truncated_answer(self, service: ServedModels, excess: int) -> None:
+        answers = service.answers([Prompt(text="x" * (MAX_POSITIONS + excess)), PROMPTS[0]])
+        assert (answers[0].text, answers[0].output_tokens, answers[0].is_truncated) == ("", 0, True)
+        assert answers[1].output_tokens > 0
+
+    def test_a_prompt_is_either_a_text_or_a_chat(self, service: ServedModels) -> None:
+        for prompt in (Prompt(), Prompt(text="a", messages=(Message(role="user", content="a"),))):
+            with pytest.raises(EvaluationFailed, match="bad_request"):
+                service.answers([prompt])
+
+    @pytest.mark.parametrize("name", BROKEN)
+    def test_a_broken_checkpoint_is_refused_and_the_service_lives_on(self, service: ServedModels, name: str) -> None:
+        first = service.answers()
+        with pytest.raises(LoadFailed, match=BROKEN[name]):
+            service.load(name)
+        # Half-loaded weights answer nothing.
+        with pytest.raises(EvaluationFailed, match="no weights are loaded"):
+            service.answers()
+        service.load("base")
+        assert service.answers() == first
+
+    def test_a_folder_that_is_not_there_is_not_the_checkpoints_fault(self, service: ServedModels) -> None:
+        with pytest.raises(EvaluationFailed, match="bad_request"):
+            service.load("absent")
+
+    def test_an_untied_model_of_another_setup_is_served(self, service: ServedModels) -> None:
+        first = service.answers()
+        assert not service.load("untied")
+        assert service.answers() != first
+        service.load("base")
+        assert service.answers() == first
