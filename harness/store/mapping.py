@@ -98,7 +98,7 @@ def run_row(plan: RunPlan) -> RunRow:
         agent=plan.agent.id,
         task=plan.benchmark.id,
         base_model=plan.model.repo_id,
-        base_model_hash=plan.model.tree_hash,
+        base_model_hash=plan.model.hash(),
         driver_model=plan.driver_model,
         protocol=plan.protocol.value,
         limit_items=plan.limit,

@@ -12,7 +12,7 @@ from harness.domain.runs import SubmissionState
 from harness.errors import NotFound
 from harness.store.database import Database, WritableDatabase
 from harness.store.headline import score_parts
-from harness.store.mapping import baseline_record, evaluation_record
+from harness.store.mapping import baseline_record, evaluation_record, run_record
 from harness.store.models import BaselineRecord, EvaluationKey, EvaluationRecord, ItemScore, NewEvaluation
 from harness.store.selection import items_in, require_open_run
 from harness.store.tables import BaselineRow, EvaluationRow, ItemScoreRow
@@ -139,12 +139,8 @@ def request_baseline(db: WritableDatabase, run_id: str) -> BaselineRecord:
             session.add(row)
         elif row.state == SubmissionState.FAILED:
             row.state, row.detail, row.ended_at = SubmissionState.QUEUED.value, None, None
-        key = EvaluationKey(
-            task_protocol=run.task_protocol,
-            engine_hash=run.engine_hash,
-            base_model_hash=run.base_model_hash,
-            tree_hash=run.base_model_hash,
-        )
+        record = run_record(run)
+        key = record.evaluation_key(record.plan.model.tree_hash)
         cached = find_in(session, key) if row.state == SubmissionState.QUEUED else None
         if cached is not None:
             row.state, row.evaluation_id, row.is_cached = SubmissionState.SCORED.value, cached.id, True

@@ -1,16 +1,18 @@
-"""The durable queue repaired: what a restart of the grader, or a person, puts back."""
+"""The durable queue as it is read and repaired: what waits, what a restart or a person puts back."""
 
 from __future__ import annotations
 
 from sqlalchemy import update
-from sqlmodel import Session, col, select
+from sqlmodel import Session, col, func, select
 
 from harness.domain.runs import SubmissionState
-from harness.errors import ErrorClass
-from harness.store.database import WritableDatabase
-from harness.store.selection import require_open_run
+from harness.errors import ErrorClass, NotFound
+from harness.store.database import Database, WritableDatabase
+from harness.store.models import SubmissionRecord
+from harness.store.selection import require_open_run, require_submission, submissions_in, with_scores
 from harness.store.tables import BaselineRow, RunRow, SubmissionRow
 
+WAITING = (SubmissionState.QUEUED, SubmissionState.SCORING)
 # Failures that were the grader's own trouble: worth another attempt, and never held against the agent.
 GRADER_FAILURES = (ErrorClass.GRADER_TROUBLE, ErrorClass.EVALUATION_FAILED)
 
@@ -66,3 +68,72 @@ def requeue_failed(db: WritableDatabase, run_id: str) -> int:
 
 def _count(result: object) -> int:
     return int(getattr(result, "rowcount", 0))
+
+
+def next_queued(db: Database, run_id: str) -> SubmissionRecord | None:
+    """The oldest queued submission of the run."""
+
+    def work(session: Session) -> SubmissionRecord | None:
+        row = session.exec(
+            select(SubmissionRow)
+            .where(SubmissionRow.run_id == run_id, SubmissionRow.state == SubmissionState.QUEUED)
+            .order_by(col(SubmissionRow.number))
+        ).first()
+        return with_scores(session, row) if row else None
+
+    return db.read(work)
+
+
+def submissions_of(db: Database, run_id: str) -> tuple[SubmissionRecord, ...]:
+    """Every submission of the run, by number."""
+    return db.read(lambda session: submissions_in(session, run_id))
+
+
+def admitting_submissions(db: Database, run_id: str) -> tuple[SubmissionRecord, ...]:
+    """Submissions whose copy was not complete, oldest first."""
+    return tuple(s for s in submissions_of(db, run_id) if s.state is SubmissionState.ADMITTING)
+
+
+def get_submission(db: Database, submission_id: int) -> SubmissionRecord:
+    """One submission by its global id. Raises NotFound."""
+    return db.read(lambda session: with_scores(session, require_submission(session, submission_id)))
+
+
+def get_submission_by_number(db: Database, run_id: str, number: int) -> SubmissionRecord:
+    """One submission as the agent names it. Raises NotFound."""
+
+    def work(session: Session) -> SubmissionRecord:
+        row = session.exec(
+            select(SubmissionRow).where(SubmissionRow.run_id == run_id, SubmissionRow.number == number)
+        ).one_or_none()
+        if row is None:
+            raise NotFound(f"no submission {number} in this run", "`GET submissions` lists those there are.")
+        return with_scores(session, row)
+
+    return db.read(work)
+
+
+def queue_position(db: Database, submission: SubmissionRecord) -> int | None:
+    """How many of its run are before it (0: next, or being scored); None if it is not waiting."""
+    if submission.state is SubmissionState.SCORING:
+        return 0
+    if submission.state is not SubmissionState.QUEUED:
+        return None
+    earlier = select(func.count()).where(
+        col(SubmissionRow.run_id) == submission.run_id,
+        col(SubmissionRow.state).in_(WAITING),
+        col(SubmissionRow.number) < submission.number,
+    )
+    return db.read(lambda session: session.exec(earlier).one())
+
+
+def count_in_state(db: Database, *states: str, run_id: str | None = None) -> int:
+    """How many submissions are in one of these states, in one run or in all open runs."""
+    counted = (
+        select(func.count())
+        .select_from(SubmissionRow)
+        .join(RunRow, col(RunRow.run_id) == col(SubmissionRow.run_id))
+        .where(col(SubmissionRow.state).in_(states))
+    )
+    here = counted.where(col(RunRow.verdict).is_(None)) if run_id is None else counted.where(RunRow.run_id == run_id)
+    return db.read(lambda session: session.exec(here).one())

@@ -14,8 +14,6 @@ from harness.errors import Conflict, RunEnded
 from harness.store.database import Database, WritableDatabase
 from harness.store.mapping import event_record, run_record, run_row
 from harness.store.models import EventRecord, RunRecord
-from harness.store.records_closing import close_run as close_run
-from harness.store.records_closing import reopen_run as reopen_run
 from harness.store.selection import require_open_run, require_run
 from harness.store.tables import EventRow, ResourceSampleRow, RunRow
 

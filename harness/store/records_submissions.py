@@ -9,17 +9,13 @@ from sqlmodel import Session, col, func, select
 
 from harness.domain.base import now_utc
 from harness.domain.runs import SubmissionState
-from harness.errors import Conflict, ErrorClass, NotFound, RunEnded, Unready
-from harness.store.database import Database, WritableDatabase
+from harness.errors import Conflict, ErrorClass, RunEnded, Unready
+from harness.store.database import WritableDatabase
 from harness.store.models import NewSubmission, Quota, SubmissionRecord
 from harness.store.quota import check_quota
-from harness.store.quota import quota_of as quota_of
-from harness.store.records_queue import requeue_all_scoring as requeue_all_scoring
-from harness.store.records_queue import requeue_failed as requeue_failed
-from harness.store.selection import require_run, require_submission, submissions_in, with_scores
+from harness.store.records_queue import WAITING
+from harness.store.selection import require_run, require_submission, with_scores
 from harness.store.tables import RunRow, SubmissionRow
-
-WAITING = (SubmissionState.QUEUED, SubmissionState.SCORING)
 
 
 def new_submission(db: WritableDatabase, request: NewSubmission, quota: Quota) -> SubmissionRecord:
@@ -188,72 +184,3 @@ def _in_state(session: Session, submission_id: int, *allowed: SubmissionState) -
 
 def _joined(first: str | None, second: str | None) -> str | None:
     return "; ".join(text for text in (first, second) if text) or None
-
-
-def next_queued(db: Database, run_id: str) -> SubmissionRecord | None:
-    """The oldest queued submission of the run."""
-
-    def work(session: Session) -> SubmissionRecord | None:
-        row = session.exec(
-            select(SubmissionRow)
-            .where(SubmissionRow.run_id == run_id, SubmissionRow.state == SubmissionState.QUEUED)
-            .order_by(col(SubmissionRow.number))
-        ).first()
-        return with_scores(session, row) if row else None
-
-    return db.read(work)
-
-
-def submissions_of(db: Database, run_id: str) -> tuple[SubmissionRecord, ...]:
-    """Every submission of the run, by number."""
-    return db.read(lambda session: submissions_in(session, run_id))
-
-
-def admitting_submissions(db: Database, run_id: str) -> tuple[SubmissionRecord, ...]:
-    """Submissions whose copy was not complete, oldest first."""
-    return tuple(s for s in submissions_of(db, run_id) if s.state is SubmissionState.ADMITTING)
-
-
-def get_submission(db: Database, submission_id: int) -> SubmissionRecord:
-    """One submission by its global id. Raises NotFound."""
-    return db.read(lambda session: with_scores(session, require_submission(session, submission_id)))
-
-
-def get_submission_by_number(db: Database, run_id: str, number: int) -> SubmissionRecord:
-    """One submission as the agent names it. Raises NotFound."""
-
-    def work(session: Session) -> SubmissionRecord:
-        row = session.exec(
-            select(SubmissionRow).where(SubmissionRow.run_id == run_id, SubmissionRow.number == number)
-        ).one_or_none()
-        if row is None:
-            raise NotFound(f"no submission {number} in this run", "`GET submissions` lists those there are.")
-        return with_scores(session, row)
-
-    return db.read(work)
-
-
-def queue_position(db: Database, submission: SubmissionRecord) -> int | None:
-    """How many of its run are before it (0: next, or being scored); None if it is not waiting."""
-    if submission.state is SubmissionState.SCORING:
-        return 0
-    if submission.state is not SubmissionState.QUEUED:
-        return None
-    earlier = select(func.count()).where(
-        col(SubmissionRow.run_id) == submission.run_id,
-        col(SubmissionRow.state).in_(WAITING),
-        col(SubmissionRow.number) < submission.number,
-    )
-    return db.read(lambda session: session.exec(earlier).one())
-
-
-def count_in_state(db: Database, *states: str, run_id: str | None = None) -> int:
-    """How many submissions are in one of these states, in one run or in all open runs."""
-    counted = (
-        select(func.count())
-        .select_from(SubmissionRow)
-        .join(RunRow, col(RunRow.run_id) == col(SubmissionRow.run_id))
-        .where(col(SubmissionRow.state).in_(states))
-    )
-    here = counted.where(col(RunRow.verdict).is_(None)) if run_id is None else counted.where(RunRow.run_id == run_id)
-    return db.read(lambda session: session.exec(here).one())

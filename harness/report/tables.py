@@ -1,0 +1,38 @@
+"""Rows of the tables that people read, from the views; a row is column name -> value, in column order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.store.database import Database
+from harness.store.query import run_query
+
+Row = dict[str, Any]
+
+_RUNS = """
+SELECT run_id, agent, task, base_model, protocol, coalesce(verdict, phase) AS state, baseline_pct, final_pct,
+  improvement_pct, improvement_low_pct AS low, improvement_high_pct AS high, submissions, duration_s
+FROM v_runs"""
+_LEADERBOARD = """
+SELECT benchmark, protocol, base_model, agent, driver_model, timeout_s, device, n_runs, n_graded, n_infra_void,
+  n_interrupted, mean_improvement_pct, mean_graded_improvement_pct, best_improvement_pct, is_selected
+FROM v_leaderboard"""
+
+
+def run_table(db: Database) -> list[Row]:
+    """One row per run, oldest first: where it is, and its headline in percent and points."""
+    return _rows(db, _RUNS)
+
+
+def leaderboard_table(db: Database) -> list[Row]:
+    """One row per what may be compared, best mean improvement first within a benchmark."""
+    return _rows(db, _LEADERBOARD)
+
+
+def _rows(db: Database, query: str) -> list[Row]:
+    result = run_query(db, query)
+    return [{name: _rounded(value) for name, value in zip(result.columns, row, strict=True)} for row in result.rows]
+
+
+def _rounded(value: Any) -> Any:
+    return round(value, 2) if isinstance(value, float) else value
