@@ -5,8 +5,8 @@
    opened and a sparse terabyte never read (422, 413).
 3. Config, tokenizer and templates are read within bounds, only to be compared: the base model's own are used (notes).
 4. Headers are read within a budget and must describe exactly the base model's tensors (422).
-5. The tensors' bytes are copied into a stage, hashed and searched for NaN in one pass. Headers are written anew: nothing
-   but tensors crosses.
+5. The tensors' bytes are copied into a stage, hashed and searched for NaN in one pass. Headers are written anew:
+   nothing but tensors crosses.
 6. Every file's identity, size and times, and the listing as a whole, must be what they were (422).
 7. What is judged from here on is the copy: tied head, tree hash, copy of the base model. Then the stage is committed.
 """

@@ -9,7 +9,7 @@ from harness.domain.text import shown
 from harness.errors import Inadmissible, TooLarge
 from harness.grader.base_model import MAX_DOCUMENT_BYTES, BaseModelInfo, parsed
 from harness.grader.file_names import COMPANIONS
-from harness.grader.opening import Entry, changed, opened_file, pread_into_bytes, read_up_to
+from harness.grader.opening import Entry, changed, opened_file, read_at, read_up_to
 
 CONFIG = "config.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
@@ -95,7 +95,7 @@ def _sha256(folder_fd: int, entry: Entry) -> str:
     digest, reached = hashlib.sha256(), 0
     with opened_file(folder_fd, entry) as file_fd:
         while reached < entry.size:
-            chunk = pread_into_bytes(file_fd, min(READ_BYTES, entry.size - reached), reached)
+            chunk = read_at(file_fd, min(READ_BYTES, entry.size - reached), reached)
             if not chunk:
                 raise changed(entry.name, "became shorter while it was read")
             digest.update(chunk)

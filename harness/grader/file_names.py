@@ -107,7 +107,7 @@ def _refuse_without_weights(entries: tuple[Entry, ...]) -> None:
         )
     raise Inadmissible(
         "the folder has no *.safetensors weights" if names else "the folder is empty",
-        "Save with model.save_pretrained(<folder>). The mounts /workspace/models and /workspace/data cannot be submitted.",
+        "Save with model.save_pretrained(<folder>). The mounts models/ and data/ cannot be submitted.",
         error_class=ErrorClass.NO_WEIGHTS,
     )
 

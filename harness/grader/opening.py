@@ -6,6 +6,7 @@ FIFO or a leased file from blocking the grader; a kind is looked at before a fil
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -23,6 +24,9 @@ OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 EXAMPLE = "Give a folder below /workspace, for example output/v1."
 WAIT = "Wait until everything is written, then submit again."
 
+# What open() says of a link, a folder, a socket, something that is gone, or a file under a lease. Anything else, such
+# as no free descriptors, is the grader's own trouble.
+NOT_THE_SAME = (errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.ENOENT, errno.EAGAIN)
 KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFLNK: "a symbolic link",
@@ -171,7 +175,7 @@ def read_up_to(file_fd: int, limit: int) -> bytes:
     pieces: list[bytes] = []
     reached = 0
     while reached < limit:
-        piece = pread_into_bytes(file_fd, limit - reached, reached)
+        piece = read_at(file_fd, limit - reached, reached)
         if not piece:
             break
         pieces.append(piece)
@@ -179,7 +183,7 @@ def read_up_to(file_fd: int, limit: int) -> bytes:
     return b"".join(pieces)
 
 
-def pread_into_bytes(file_fd: int, count: int, offset: int) -> bytes:
+def read_at(file_fd: int, count: int, offset: int) -> bytes:
     """One `pread`; an input/output error there is the grader's trouble, not the agent's.
 
     Raises:
@@ -188,7 +192,25 @@ def pread_into_bytes(file_fd: int, count: int, offset: int) -> bytes:
     try:
         return os.pread(file_fd, count, offset)
     except OSError as error:
-        raise Unready(f"reading the workspace failed: {error.strerror}", "Submit again in a minute.") from error
+        raise _unready(error) from error
+
+
+def read_into(chunk: memoryview, file_fd: int, offset: int, entry: Entry) -> None:
+    """Fills `chunk` from `offset` on.
+
+    Raises:
+        Inadmissible: the file ends before.
+        Unready: the file system failed.
+    """
+    reached = 0
+    while reached < len(chunk):
+        try:
+            count = os.preadv(file_fd, [chunk[reached:]], offset + reached)
+        except OSError as error:
+            raise _unready(error) from error
+        if not count:
+            raise changed(entry.name, "became shorter while it was being copied")
+        reached += count
 
 
 def changed(name: str, what: str) -> Inadmissible:
@@ -206,11 +228,17 @@ def _open_component(folder_fd: int, part: str, path: str) -> int:
             f"{shown(path)} cannot be read", "Make it readable: chmod -R a+rX.", error_class=ErrorClass.BAD_REQUEST
         ) from error
     except OSError as error:
+        if error.errno not in NOT_THE_SAME:
+            raise _unready(error) from error
         raise PathRefused(
             f"{shown(path)} is {_kind_at(folder_fd, part)}, not a folder",
             "Submit a real folder, with the files themselves in it.",
             error_class=ErrorClass.NOT_A_REGULAR_FILE,
         ) from error
+
+
+def _unready(error: OSError) -> Unready:
+    return Unready(f"reading the workspace failed: {error.strerror}", "Nothing is wrong with it: submit again later.")
 
 
 def _kind_at(folder_fd: int, part: str) -> str:

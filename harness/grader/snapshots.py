@@ -114,19 +114,18 @@ class SnapshotStore:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             path = self.root / f"{STAGE_PREFIX}{secrets.token_hex(8)}"
             path.mkdir(mode=0o700)
-            lock_fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield Stage(path, self.root)
+            with _locked(path):
+                yield Stage(path, self.root)
         finally:
             shutil.rmtree(path, ignore_errors=True)
-            os.close(lock_fd)
 
     def clean(self) -> int:
         """Removes the stages that a crash left; returns how many. Called when the grader starts."""
         removed = 0
         for path in self.root.glob(f"{STAGE_PREFIX}*"):
-            with suppress(FileNotFoundError), _locked(path) as is_free:
+            # A stage that is gone by now was committed or dropped by its writer.
+            with suppress(Unready), _locked(path) as is_free:
                 if is_free:
                     shutil.rmtree(path, ignore_errors=True)
                     removed += 1
@@ -135,14 +134,21 @@ class SnapshotStore:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[bool]:
-    folder_fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    """Holds the lock of a stage; yields False where a living writer holds it."""
+    with _grader_trouble():
+        folder_fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        fcntl.flock(folder_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield True
-    except BlockingIOError:
-        yield False
+        yield _try_lock(folder_fd)
     finally:
         os.close(folder_fd)
+
+
+def _try_lock(folder_fd: int) -> bool:
+    try:
+        fcntl.flock(folder_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @contextmanager

@@ -24,11 +24,11 @@ from harness.checkpoint.header import (
 )
 from harness.checkpoint.tree import HEAD, INDEX, SINGLE, HashedTensor
 from harness.domain.text import shown
-from harness.errors import ErrorClass, Inadmissible, Unready
+from harness.errors import ErrorClass, Inadmissible
 from harness.grader.base_model import BaseModelInfo
 from harness.grader.file_names import MERGE
 from harness.grader.finite import CASTABLE, first_non_finite
-from harness.grader.opening import Entry, changed, check_unchanged, opened_file, read_up_to
+from harness.grader.opening import Entry, check_unchanged, opened_file, read_into, read_up_to
 from harness.grader.snapshots import Stage
 
 # A multiple of every dtype's size, so that no chunk ends inside an element.
@@ -126,7 +126,7 @@ class Copier:
                 for begin in range(place.begin, place.end, CHUNK_BYTES):
                     self._check()
                     chunk = self._buffer[: min(CHUNK_BYTES, place.end - begin)]
-                    _fill(chunk, source_fd, shard.header.data_start + begin, shard.entry)
+                    read_into(chunk, source_fd, shard.header.data_start + begin, shard.entry)
                     if len(chunk) < MIN_OVERLAPPED_BYTES:
                         digest.update(chunk)
                         _check_finite(chunk, place, begin, shard.entry)
@@ -198,18 +198,6 @@ def _check_missing(found: Mapping[str, str], base: BaseModelInfo) -> None:
 
 def _mismatch(what: str, fix: str) -> Inadmissible:
     return Inadmissible(what, fix, error_class=ErrorClass.TENSOR_MISMATCH)
-
-
-def _fill(chunk: memoryview, source_fd: int, offset: int, entry: Entry) -> None:
-    reached = 0
-    while reached < len(chunk):
-        try:
-            count = os.preadv(source_fd, [chunk[reached:]], offset + reached)
-        except OSError as error:
-            raise Unready(f"reading the workspace failed: {error.strerror}", "Submit again in a minute.") from error
-        if not count:
-            raise changed(entry.name, "became shorter while it was being copied")
-        reached += count
 
 
 def _check_finite(chunk: memoryview, place: Placement, begin: int, entry: Entry) -> None:
