@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from harness import __version__
-from harness.cli import catalog, config, images, logs, run, show, sql
+from harness.cli import catalog, clean, config, images, logs, run, show, sql
 
 app = typer.Typer(
     name="harness",
@@ -42,5 +42,5 @@ def options(
     set_up(is_debug=debug)
 
 
-for module in (run, images, catalog, show, logs, sql, config):
+for module in (run, images, catalog, show, logs, sql, config, clean):
     module.register(app)

@@ -71,7 +71,6 @@ def run(
         if dry_run:
             _print_draft(draft, as_json)
             return
-        launcher.tend_orphans()
         with following(home, draft.run_id, follow):
             status = launcher.start(draft)
     _conclude(home, status, as_json)

@@ -37,8 +37,8 @@ def facts_of(home: Home, run_id: str) -> Facts:
     """What is known of one run: scores in percent, improvement in points with its 95 % interval."""
     from harness.cli.database import reading
     from harness.store.records_evaluations import get_baseline
+    from harness.store.records_queue import submissions_of
     from harness.store.records_runs import get_run
-    from harness.store.records_submissions import submissions_of
 
     with reading(home) as db:
         record, baseline = get_run(db, run_id), get_baseline(db, run_id)

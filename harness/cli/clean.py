@@ -1,0 +1,101 @@
+"""`harness clean`: removes what a dead harness left, of this home only, and run folders that are asked for."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness.cli import render
+from harness.errors import UsageError
+
+if TYPE_CHECKING:
+    from harness.home import Home
+    from harness.sandbox.reaper import RunObjects
+
+KINDS = ("containers", "networks", "mounts", "loop_devices", "socket_dirs")
+
+
+def clean(
+    run: Annotated[
+        str | None, typer.Option("--run", metavar="RUN", help="This run's objects and folder; its rows stay.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would go; remove nothing.")] = False,
+) -> None:
+    """Remove what no live run owns: containers, networks, mounts, loop devices, sockets."""
+    from harness.sandbox.engine import connect
+    from harness.sandbox.reaper import orphans, remove_run_objects
+    from harness.settings import load_settings
+
+    home, client = load_settings().resolved_home(), connect()
+    found = orphans(client, home, live_runs(home)) if run is None else [objects_of(home, run)]
+    folders = [] if run is None else [path for path in (home.run(found[0].run_id).path,) if path.is_dir()]
+    if not any(count_of(one) for one in found) and not folders:
+        render.say("nothing to clean")
+        return
+    render.print_table(("run", *KINDS), [(one.run_id, *(len(getattr(one, kind)) for kind in KINDS)) for one in found])
+    for folder in folders:
+        render.say(f"folder {folder}")
+    if dry_run:
+        render.say("nothing was removed (--dry-run)")
+        return
+    confirm(is_confirmed=yes)
+    for one in found:
+        remove_run_objects(client, home, one.run_id)
+    for folder in folders:
+        shutil.rmtree(folder)
+    render.say(f"removed {sum(count_of(one) for one in found)} objects and {len(folders)} folders")
+
+
+def count_of(objects: RunObjects) -> int:
+    """How many things of a run there are."""
+    return sum(len(getattr(objects, kind)) for kind in KINDS)
+
+
+def live_runs(home: Home) -> list[str]:
+    """Runs without a verdict: they can be taken up, so nothing of them is an orphan."""
+    from harness.cli.database import reading
+    from harness.store.records_runs import list_runs
+
+    if not home.db.exists():
+        return []
+    with reading(home) as db:
+        return [record.run_id for record in list_runs(db, active_only=True)]
+
+
+def objects_of(home: Home, name: str) -> RunObjects:
+    """What exists of one run.
+
+    Raises:
+        UsageError: its harness is alive.
+    """
+    from harness.cli.database import run_id_of
+    from harness.sandbox.engine import connect
+    from harness.sandbox.reaper import RunObjects, list_objects
+
+    run_id = run_id_of(home, name)
+    objects = list_objects(connect(), home).get(run_id, RunObjects(run_id=run_id))
+    if objects.has_living_owner:
+        raise UsageError(f"run {run_id} is going on", f"Stop it first: `harness stop {run_id}`.")
+    return objects
+
+
+def confirm(*, is_confirmed: bool) -> None:
+    """Asks on a terminal.
+
+    Raises:
+        UsageError: there is nobody to ask.
+    """
+    if is_confirmed:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError("nobody is here to confirm the removal", "Give --yes.")
+    typer.confirm("Remove them?", abort=True, err=True)
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command to `app`."""
+    app.command("clean", epilog="Examples: harness clean --dry-run; harness clean --run 20260101T --yes")(clean)

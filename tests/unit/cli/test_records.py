@@ -1,0 +1,103 @@
+"""What people read of the record: the same numbers as table, JSON and CSV, and nothing can be changed."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+from conftest import EMPTY, GRADED  # type: ignore[import-not-found]
+
+from harness.cli.edge import guarded
+from harness.home import Home
+
+
+def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert guarded(list(arguments)) == 0, capsys.readouterr().err
+    return capsys.readouterr().out
+
+
+def test_show_has_baseline_submissions_best_improvement_and_place(recorded: Home, capsys):
+    out = output(capsys, "show", GRADED)
+    lines = {line.split()[0]: line for line in out.splitlines() if line.strip()}
+    assert "30.0" in lines["baseline"]
+    assert "90.0" in lines["1"]
+    assert "scored" in lines["1"]
+    assert "the folder is empty" in lines["2"]
+    assert "+60.0 points (95 % interval +" in lines["improvement"]
+    assert "graded" in lines["verdict"]
+    assert str(recorded.db_link) in lines["record"]
+    assert str(recorded.run(GRADED).path) in lines["folder"]
+
+
+def test_show_as_json_has_the_same(recorded: Home, capsys):
+    facts = json.loads(output(capsys, "show", "latest", "--json"))
+    assert (facts["run_id"], facts["verdict"], facts["submissions"]) == (EMPTY, "no_submission", [])
+    facts = json.loads(output(capsys, "show", GRADED, "--json"))
+    assert facts["improvement_pct"] == pytest.approx(60)
+    assert facts["improvement_low_pct"] < 60 < facts["improvement_high_pct"]
+    assert [one["state"] for one in facts["submissions"]] == ["scored", "rejected"]
+    assert facts["best_submission"] == 1
+    assert "token" not in json.dumps(facts)
+
+
+def test_list_shows_runs_newest_first(recorded: Home, capsys):
+    rows = json.loads(output(capsys, "list", "--json"))
+    assert {row["run_id"] for row in rows} == {GRADED, EMPTY}
+    graded = next(row for row in rows if row["run_id"] == GRADED)
+    assert graded["improvement_pct"] == pytest.approx(60)
+    assert GRADED in output(capsys, "list")
+
+
+@pytest.mark.parametrize("kind", ["benchmarks", "agents", "models"])
+def test_list_shows_what_can_be_run(own_settings, capsys, kind):
+    assert json.loads(output(capsys, "list", kind, "--json"))
+
+
+def test_without_a_database_it_says_how_to_get_one(own_settings: Home, capsys):
+    assert guarded(["list"]) == 3
+    assert "make demo" in capsys.readouterr().err
+
+
+def test_sql_as_table_json_and_csv(recorded: Home, capsys):
+    query = "select run_id, verdict, improvement_pct from v_runs order by run_id"
+    assert GRADED in output(capsys, "sql", query)
+    rows = json.loads(output(capsys, "sql", query, "--json"))
+    assert [row["verdict"] for row in rows] == ["graded", "no_submission"]
+    lines = list(csv.reader(io.StringIO(output(capsys, "sql", query, "--csv"))))
+    assert lines[0] == ["run_id", "verdict", "improvement_pct"]
+    assert lines[1][0] == GRADED
+
+
+def test_sql_without_a_query_lists_views_and_queries(recorded: Home, capsys):
+    out = output(capsys, "sql")
+    assert "v_leaderboard" in out
+    assert "select * from v_triage" in out
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "delete from run",
+        "update run set final_pct = 100",
+        "drop table run",
+        "create table x (y)",
+        "create temp table x (y)",
+        "select 1; delete from run",
+        "pragma query_only=off",
+        "nonsense",
+        "",
+    ],
+)
+def test_sql_changes_nothing(recorded: Home, capsys, query):
+    before = recorded.db.read_bytes()
+    assert guarded(["sql", query]) == 2
+    assert "fix:" in capsys.readouterr().err
+    assert recorded.db.read_bytes() == before
+
+
+def test_sql_cannot_write_to_another_file(recorded: Home, tmp_path, capsys):
+    other = tmp_path / "other.db"
+    assert guarded(["sql", f"attach '{other}' as other"]) != 0
+    assert not other.exists() or other.stat().st_size == 0
