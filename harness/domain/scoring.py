@@ -72,9 +72,16 @@ def improvement(scores: Mapping[str, float], baseline: Mapping[str, float]) -> I
     )
 
 
+# Steps of a shown score, in points. Half a standard error itself is a function of the score, and would give it away.
+STEPS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
+
+
+def shown_step(score: Score) -> float:
+    """What a shown score is rounded to: half its standard error, taken up to the next of `STEPS`."""
+    return next((step for step in STEPS if step >= score.stderr_pct / 2), STEPS[-1])
+
+
 def rounded(score: Score) -> float:
     """The score as an agent may see it: rounded to half its standard error, so that items cannot be told apart."""
-    step = score.stderr_pct / 2
-    if step <= 0:
-        return round(score.score_pct, 1)
+    step = shown_step(score)
     return min(100.0, max(0.0, round(round(score.score_pct / step) * step, 2)))

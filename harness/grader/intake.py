@@ -1,0 +1,150 @@
+"""From a request to a queued submission: counted at the door, copied and judged in a bounded pool, then queued."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future
+from datetime import datetime, timedelta
+from functools import partial
+
+from loguru import logger
+
+from harness.domain.base import now_utc
+from harness.errors import ErrorClass, RequestError, RunEnded
+from harness.grader.admission import AdmissionLimits, Admitted, admit
+from harness.grader.fair_pool import FairPool
+from harness.grader.opening import parts_of
+from harness.grader.queue import Workers
+from harness.grader.registry import ActiveRun
+from harness.grader.snapshots import SnapshotStore
+from harness.grader.workshop import Stopped, Workshop, own_trouble, stopped_while_waiting
+from harness.store.models import NewSubmission, SubmissionRecord
+from harness.store.quota import quota_of
+from harness.store.records_queue import admitting_submissions
+from harness.store.records_submissions import mark_admitted, new_submission, reject_submission
+
+THREADS, THREADS_PER_RUN = 4, 1
+TICK = timedelta(microseconds=1)
+ADMITTED_AGAIN = "taken up again after a restart of the grader"
+
+
+class CopyClock:
+    """Called during a copy: ends it when the run's time is up or the process stops, and knows when it was complete."""
+
+    def __init__(self, run: ActiveRun, stopping: threading.Event, *, may_be_late: bool) -> None:
+        self._run = run
+        self._stopping = stopping
+        self._may_be_late = may_be_late
+        self._last = now_utc()
+
+    def __call__(self) -> None:
+        if self._stopping.is_set() or self._run.closed.is_set():
+            raise Stopped
+        self._last = now_utc()
+        if self._is_late and not self._may_be_late:
+            raise RunEnded("the run's time was up before the checkpoint was copied", "Submit earlier.")
+
+    @property
+    def _is_late(self) -> bool:
+        return self._run.deadline is not None and self._last >= self._run.deadline
+
+    @property
+    def copied_at(self) -> datetime:
+        """When the copy was complete; what a restart of the grader made late counts as just in time."""
+        deadline = self._run.deadline
+        return self._last if deadline is None else min(self._last, deadline - TICK)
+
+
+class Intake:
+    """Takes submissions in. Its methods are synchronous and called from threads, never from the event loop."""
+
+    def __init__(self, shop: Workshop, workers: Workers) -> None:
+        self._shop = shop
+        self._workers = workers
+        self._snapshots = SnapshotStore(shop.home.snapshots)
+        self._pool = FairPool(THREADS, THREADS_PER_RUN, "admission")
+        self._lock = threading.Lock()
+        self._in_flight: set[int] = set()
+
+    def reserve(self, run: ActiveRun, model_path: str, note: str | None) -> SubmissionRecord:
+        """A new submission in state `admitting`, which counts against the quota.
+
+        Raises:
+            PathRefused, RunEnded, OverQuota: as the contract says.
+            Unready: the clock has not started, or the workspace is not at hand.
+        """
+        relative = "/".join(parts_of(model_path))
+        if not run.is_over:
+            with run.output.borrow():
+                pass  # refused here rather than after it was counted
+        now = now_utc()
+        request = NewSubmission(run_id=run.run_id, model_path=relative, submitted_at=now, note=note)
+        # One lock for counting and claiming: a descriptor that arrives in between must not admit it a second time.
+        with self._lock:
+            record = new_submission(self._shop.db, request, quota_of(run.plan))
+            self._in_flight.add(record.id)
+        run.last_submit_at = now
+        self._shop.refresh_queue_length(run)
+        return record
+
+    def admit(self, run: ActiveRun, record: SubmissionRecord) -> Future[SubmissionRecord]:
+        """The queued submission, once it is copied and judged; runs on whether or not anybody waits."""
+        return self._pool.submit(run.run_id, partial(self._admit, run, record, is_again=False))
+
+    def take_up(self, run: ActiveRun) -> int:
+        """Admits what a dead grader left half-copied; called when the workspace is at hand again. How many."""
+        with self._lock:
+            left = [r for r in admitting_submissions(self._shop.db, run.run_id) if r.id not in self._in_flight]
+            self._in_flight.update(record.id for record in left)
+        for record in left:
+            self._pool.submit(run.run_id, partial(self._admit, run, record, is_again=True))
+        return len(left)
+
+    def inspect(self, run: ActiveRun, model_path: str, store: SnapshotStore) -> Future[Admitted]:
+        """Admission into a store of its own, for `/validate`: nothing is recorded."""
+        parts_of(model_path)
+        return self._pool.submit(run.run_id, partial(self._inspected, run, model_path, store))
+
+    def _inspected(self, run: ActiveRun, model_path: str, store: SnapshotStore) -> Admitted:
+        try:
+            return self._copy(run, model_path, store, may_be_late=False)[0]
+        except Stopped as error:
+            raise stopped_while_waiting() from error
+
+    def _admit(self, run: ActiveRun, record: SubmissionRecord, *, is_again: bool) -> SubmissionRecord:
+        try:
+            admitted, copied_at = self._judged(run, record, is_again=is_again)
+            notes = (*admitted.notes, ADMITTED_AGAIN) if is_again else admitted.notes
+            queued = mark_admitted(
+                self._shop.db, record.id, admitted.tree_hash, copied_at=copied_at, note="; ".join(notes) or None
+            )
+            self._workers.wake(run)
+            return queued
+        finally:
+            with self._lock:
+                self._in_flight.discard(record.id)
+            self._shop.waiters.wake(record.id)
+            self._shop.refresh_queue_length(run)
+
+    def _judged(self, run: ActiveRun, record: SubmissionRecord, *, is_again: bool) -> tuple[Admitted, datetime]:
+        """The admitted copy; a refusal is recorded and raised."""
+        try:
+            return self._copy(run, record.model_path, self._snapshots, may_be_late=is_again)
+        except Stopped as error:
+            # It stays `admitting`, and is taken up by the next process.
+            raise stopped_while_waiting() from error
+        except RequestError as error:
+            reject_submission(self._shop.db, record.id, error.error_class, str(error))
+            raise
+        except Exception as error:
+            logger.exception("admission of {} is in trouble", record.id)
+            reject_submission(self._shop.db, record.id, ErrorClass.GRADER_TROUBLE, repr(error))
+            raise own_trouble() from error
+
+    def _copy(
+        self, run: ActiveRun, model_path: str, store: SnapshotStore, *, may_be_late: bool
+    ) -> tuple[Admitted, datetime]:
+        clock = CopyClock(run, self._shop.stopping, may_be_late=may_be_late)
+        base = self._shop.base_of(run)
+        with run.output.borrow() as workspace:
+            return admit(workspace, model_path, base, store, AdmissionLimits(), clock), clock.copied_at

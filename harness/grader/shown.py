@@ -1,0 +1,58 @@
+"""What an agent may know of a score: the feedback items rounded (standard), or all items as they are (paper)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.domain.base import Frozen
+from harness.domain.scoring import Score, rounded, shown_step
+from harness.domain.specs import Protocol
+from harness.store.models import PartScores, SubmissionRecord
+
+DECIMALS = 2
+
+
+class ShownScore(Frozen):
+    """Percent and points, as they leave the grader."""
+
+    score_pct: float
+    stderr_pct: float
+
+
+class ShownBest(Frozen):
+    """The best submission so far, by its shown score."""
+
+    number: int
+    score_pct: float
+
+
+def shown_score(scores: PartScores | None, protocol: Protocol) -> ShownScore | None:
+    """The score to tell; None where there is none, or too few items for a feedback part."""
+    score = scores.shown(protocol) if scores is not None else None
+    if score is None:
+        return None
+    if protocol is Protocol.PAPER:
+        return ShownScore(score_pct=round(score.score_pct, DECIMALS), stderr_pct=round(score.stderr_pct, DECIMALS))
+    return ShownScore(score_pct=rounded(score), stderr_pct=_shown_error(score))
+
+
+def difference(score: ShownScore | None, baseline: ShownScore | None) -> float | None:
+    """The improvement as the agent may see it: of the shown values, so that it tells no more than they do."""
+    return None if score is None or baseline is None else round(score.score_pct - baseline.score_pct, DECIMALS)
+
+
+def shown_best(submissions: Sequence[SubmissionRecord], protocol: Protocol) -> ShownBest | None:
+    """The best of `submissions` by shown score, of equals the earliest.
+
+    By the exact score it would tell which of two equally shown submissions is better, and so item by item.
+    """
+    best: ShownBest | None = None
+    for submission in submissions:
+        score = shown_score(submission.scores, protocol)
+        if score is not None and (best is None or score.score_pct > best.score_pct):
+            best = ShownBest(number=submission.number, score_pct=score.score_pct)
+    return best
+
+
+def _shown_error(score: Score) -> float:
+    return round(2 * shown_step(score), DECIMALS)

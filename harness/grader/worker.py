@@ -1,0 +1,140 @@
+"""What one run's worker thread does: check that a model loads, score the baseline, score submissions in order."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+
+from loguru import logger
+
+from harness.domain.items import Item
+from harness.errors import ErrorClass, HarnessError, LoadFailed, ServiceUnavailable
+from harness.grader.evaluate import Services, Subject, evaluate, planned_engine
+from harness.grader.items import hidden_items
+from harness.grader.jobs import Job, SubmissionJob, next_job, requeue_orphans
+from harness.grader.prompts import build_prompt
+from harness.grader.registry import ActiveRun
+from harness.grader.workshop import Stopped, Workshop, stopped_while_waiting
+from harness.inference.wire import GenerateRequest, LoadRequest, Sampling
+from harness.store.records_evaluations import find_evaluation, save_evaluation
+from harness.store.records_runs import get_run
+
+MAX_ATTEMPTS = 2
+POLL_S = (0.1, 0.25, 0.5, 1.0)
+
+
+@dataclass(frozen=True)
+class LoadCheck:
+    """`POST /validate`: whether the engine can load this folder (relative to the home) and say one token."""
+
+    folder: Path
+    result: Future[float]
+
+
+class RunWorker:
+    """The work of one run, a step at a time; only one thread calls it."""
+
+    def __init__(self, shop: Workshop, run: ActiveRun, checks: deque[LoadCheck]) -> None:
+        self._shop = shop
+        self._run = run
+        self._checks = checks
+        self._record = get_run(shop.db, run.run_id)
+        self._failures: Counter[str] = Counter()
+        self._items: Sequence[Item] = ()
+        requeue_orphans(shop.db, run.run_id)
+
+    def step(self) -> bool:
+        """Does the next piece of work; False if there is none.
+
+        Raises:
+            Stopped: the process or the run ends.
+        """
+        if self._checks:
+            self._check(self._checks.popleft())
+            return True
+        job = next_job(self._shop.db, self._run, self._shop.base_of(self._run))
+        if job is not None:
+            self._score(job)
+            self._shop.refresh_queue_length(self._run)
+        return job is not None
+
+    def _score(self, job: Job) -> None:
+        key = self._record.evaluation_key(job.tree_hash)
+        try:
+            known = find_evaluation(self._shop.db, key)
+            services = self._services() if known is None else None
+            job.begin()
+            if services is None:
+                evaluation_id = known.id if known else 0
+            else:
+                subject = Subject(self._run.plan, key, self._seen_by_services(job.folder))
+                evaluation_id = save_evaluation(self._shop.db, evaluate(subject, self._hidden(), services)).id
+            job.done(evaluation_id, is_cached=known is not None)
+            logger.bind(run=self._run.run_id).info("{} scored, cached: {}", job.name, known is not None)
+        except Stopped:
+            raise
+        except Exception as error:  # noqa: BLE001 - the edge of a job: whatever broke, the job must not stay `scoring`
+            self._give_up(job, error)
+        if isinstance(job, SubmissionJob):
+            self._shop.waiters.wake(job.record.id)
+
+    def _give_up(self, job: Job, error: Exception) -> None:
+        log = logger.bind(run=self._run.run_id).opt(exception=None if isinstance(error, HarnessError) else error)
+        log.warning("{} was not scored: {}", job.name, error)
+        self._failures[job.name] += 1
+        if isinstance(error, LoadFailed):
+            job.fail(ErrorClass.LOAD_FAILED, str(error))
+        elif self._failures[job.name] < MAX_ATTEMPTS:
+            job.again()
+        else:
+            del self._failures[job.name]
+            job.fail(ErrorClass.EVALUATION_FAILED, str(error))
+
+    def _check(self, check: LoadCheck) -> None:
+        if not check.result.set_running_or_notify_cancel():
+            return
+        try:
+            services = self._services()
+            loaded = services.inference.load(LoadRequest(path=str(self._seen_by_services(check.folder))))
+            spec = self._run.plan.benchmark.config.prompt_spec()
+            prompts = (build_prompt(spec, "1 + 1 ="),)
+            services.inference.generate(GenerateRequest(prompts=prompts, sampling=Sampling(max_tokens=1)))
+        except Stopped:
+            check.result.set_exception(stopped_while_waiting())
+            raise
+        except HarnessError as error:
+            logger.bind(run=self._run.run_id).warning("a model was not validated: {}", error)
+            check.result.set_exception(error)
+        else:
+            check.result.set_result(loaded.load_seconds)
+
+    def _services(self) -> Services:
+        """The run's services, once both answer; the harness starts them when it sees that they are needed."""
+        services = self._shop.connect(self._run)
+        attempt = 0
+        while not self._are_up(services):
+            self._run.needs_services = True
+            if self._shop.stopping.wait(POLL_S[min(attempt, len(POLL_S) - 1)]) or self._run.closed.is_set():
+                raise Stopped
+            attempt += 1
+        self._run.needs_services = False
+        return services
+
+    def _are_up(self, services: Services) -> bool:
+        try:
+            # Not `is_ready`: an engine that cannot be built must end the wait, and `info` says so.
+            planned_engine(self._run.plan, services.inference)
+        except ServiceUnavailable:
+            return False
+        return services.scorer.is_ready()
+
+    def _hidden(self) -> Sequence[Item]:
+        if not self._items:
+            self._items = hidden_items(self._shop.home, self._run.plan)
+        return self._items
+
+    def _seen_by_services(self, folder: Path) -> Path:
+        return self._shop.service_root / folder
