@@ -96,12 +96,12 @@ def stop(run: RunArgument = LATEST) -> None:
 @contextmanager
 def launching() -> Iterator[tuple[Launcher, Home]]:
     """The launcher of this machine, its progress shown on stderr."""
-    from harness.cli.run_progress import showing_run
+    from harness.cli.run_progress import show_build, showing_run
     from harness.runner.host import Host
     from harness.runner.launch import Launcher
     from harness.settings import load_settings
 
-    with showing_run() as sink, Host.open(load_settings()) as host:
+    with showing_run() as sink, Host.open(load_settings(), show_build) as host:
         yield Launcher(host, sink), host.home
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.status import Status
 
     from harness.runner.progress import Progress, Sink
+    from harness.sandbox.image_build import BuildEvent
 
 # Without a terminal: how often the state is repeated while nothing changes.
 REPEAT_S = 60.0
@@ -27,6 +28,12 @@ def showing_run() -> Iterator[Sink]:
         return
     with console.status("starting") as status:
         yield _Live(console, status)
+
+
+def show_build(event: BuildEvent) -> None:
+    """One line per step of an image that a run needs."""
+    if event.kind != "log":
+        render.say(f"image {event.zone}: {render.without_escapes(event.text)}")
 
 
 def line_of(progress: Progress) -> str:

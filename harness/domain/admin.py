@@ -109,6 +109,7 @@ class RunStatus(Frozen):
     owner: Owner | None = None
     started_at: datetime | None = None
     deadline: datetime | None = None
+    agent_ended_at: datetime | None = None
     baseline: BaselineView | None = None
     baseline_error: str | None = None
     submissions: tuple[SubmissionView, ...] = ()

@@ -12,9 +12,10 @@ from pydantic import BaseModel, TypeAdapter
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_exponential_jitter
 
 from harness.domain import admin
-from harness.errors import GraderUnavailable, InfrastructureError, ServiceUnavailable, UsageError
+from harness.errors import GraderUnavailable, InfrastructureError, ServiceUnavailable, UnknownRun, UsageError
 from harness.home import Home
-from harness.unix_http import Reply, UnixHttp, reachable
+from harness.unix_http import Reply, UnixHttp
+from harness.unix_socket import reachable
 
 SUCCESS = range(200, 300)
 # One admin call; the grader answers from memory or one short transaction, so this only bounds a hang.
@@ -44,6 +45,13 @@ class GraderClient:
 
     def status(self, run_id: str) -> admin.RunStatus:
         return self._call("GET", f"/runs/{run_id}")
+
+    def find(self, run_id: str) -> admin.RunStatus | None:
+        """The run's status, None if the grader knows no such run."""
+        try:
+            return self.status(run_id)
+        except UnknownRun:
+            return None
 
     def active_runs(self) -> list[admin.RunStatus]:
         """Runs that have not ended."""
@@ -125,7 +133,9 @@ def _checked(reply: Reply, call: str) -> str:
         return text
     if reply.status == HTTPStatus.SERVICE_UNAVAILABLE:
         raise GraderUnavailable(f"{call}: {text[:500]}")
-    if reply.status in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.GONE):
+    if reply.status == HTTPStatus.NOT_FOUND:
+        raise UnknownRun(f"the grader refused {call}: {_what(text)}", "`harness list` shows the runs it knows.")
+    if reply.status in (HTTPStatus.CONFLICT, HTTPStatus.GONE):
         raise UsageError(f"the grader refused {call}: {_what(text)}", "`harness list` shows the runs it knows.")
     raise InfrastructureError(f"the grader refused {call} with {reply.status}: {_what(text)}")
 

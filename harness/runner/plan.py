@@ -12,7 +12,8 @@ from harness.domain.base import Frozen, now_utc
 from harness.domain.specs import Agent, Benchmark, DataRef, EngineSpec, Limits, ModelRef, RunPlan
 from harness.errors import UsageError
 from harness.runner.request import RunRequest
-from harness.sandbox import images
+from harness.sandbox.derived_images import agent_image, scorer_image
+from harness.sandbox.images import detect_device, expected_tags
 from harness.settings import Settings
 
 MAX_AGENT_NAME = 24
@@ -65,7 +66,7 @@ def draft(request: RunRequest, settings: Settings) -> RunDraft:
         benchmark=benchmark,
         model=model,
         limits=_limits(request, benchmark),
-        images=images.expected_tags(settings.root.resolve(), _build_device(request, settings)),
+        images=_images(settings, agent, benchmark),
         device=_device(request),
     )
 
@@ -109,10 +110,19 @@ def _limits(request: RunRequest, benchmark: Benchmark) -> Limits:
     return benchmark.config.limits.model_copy(update=named)
 
 
-def _build_device(request: RunRequest, settings: Settings) -> str:
-    if settings.device != "auto":
-        return settings.device
-    return "gpu" if request.gpus else "cpu"
+def product_tags(settings: Settings) -> dict[str, str]:
+    """Zone -> tag of the product's own images, for the checkout as it is."""
+    return expected_tags(settings.root.resolve(), detect_device(settings.device), settings.base_image)
+
+
+def _images(settings: Settings, agent: Agent, benchmark: Benchmark) -> dict[str, str]:
+    """Zone -> tag; agent and scorer are images of their own where their folder asks for one."""
+    tags = product_tags(settings)
+    return {
+        **tags,
+        "agent": agent_image(agent.path, tags).tag,
+        "scorer": scorer_image(settings.root.resolve(), benchmark.path, tags).tag,
+    }
 
 
 def _device(request: RunRequest) -> str:

@@ -1,0 +1,141 @@
+"""This machine as a place for runs: Docker, home, images, grader, and the proof that the sandbox holds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from harness.domain.specs import RunPlan
+from harness.errors import GraderUnavailable, PrerequisiteError
+from harness.home import Home
+from harness.runner.data import Fetch
+from harness.runner.grader_client import GraderClient
+from harness.runner.objects import RunObjects, Where
+from harness.runner.plan import RunDraft, product_tags
+from harness.sandbox.compose import GraderSpec, compose_up, grader_container, grader_user
+from harness.sandbox.data_scripts import DataScript, run_data_script
+from harness.sandbox.derived_images import agent_image, ensure_image, scorer_image
+from harness.sandbox.disk import choose_mode
+from harness.sandbox.doctor import require_isolation
+from harness.sandbox.engine import DockerClient, EngineInfo, connect, engine_info
+from harness.sandbox.image_build import Progress
+from harness.sandbox.images import missing_images
+from harness.sandbox.owner import current_owner
+from harness.settings import Settings
+
+GRADER_START_S = 60.0
+NEEDED_ZONES = ("agent", "grader", "scorer", "inference")
+
+
+@dataclass(frozen=True)
+class Host:
+    """One machine and one home on it; `show_build` gets what happens while an image of an agent is built."""
+
+    settings: Settings
+    home: Home
+    client: DockerClient
+    engine: EngineInfo
+    show_build: Progress
+
+    @classmethod
+    @contextmanager
+    def open(cls, settings: Settings, show_build: Progress) -> Iterator[Host]:
+        """The machine, with a home whose folders exist.
+
+        Raises:
+            PrerequisiteError: no usable Docker here.
+        """
+        home = settings.resolved_home()
+        home.create()
+        client = connect()
+        try:
+            yield cls(settings, home, client, engine_info(client), show_build)
+        finally:
+            client.close()
+
+    def require_images(self, draft: RunDraft) -> None:
+        """The images of a run are here; those of an agent's or a benchmark's own folder are built.
+
+        Raises:
+            PrerequisiteError: one of ours is missing.
+        """
+        root = self.settings.root.resolve()
+        ours = product_tags(self.settings)
+        needed = {zone: tag for zone, tag in ours.items() if zone in NEEDED_ZONES}
+        missing = missing_images(self.client, needed)
+        if missing:
+            raise PrerequisiteError(f"images are missing or stale: {', '.join(missing)}", "Build them: `make images`.")
+        for plan in (agent_image(draft.agent.path, ours), scorer_image(root, draft.benchmark.path, ours)):
+            ensure_image(self.client, root, plan, self.show_build)
+
+    def require_grader(self, image: str, grader: GraderClient) -> None:
+        """A grader of this image answers; one is started, or renewed while no run needs the one that is there.
+
+        Raises:
+            PrerequisiteError: no Compose client, or the grader in use is another version.
+            GraderUnavailable: it does not come up.
+        """
+        found = grader_container(self.client, self.home)
+        is_current = found is not None and found.is_running and found.image == image
+        if not is_current:
+            if found is not None and found.is_running and found.image != image:
+                self._refuse_if_busy(grader)
+            spec = GraderSpec(
+                home_path=self.home.path, image=image, user=grader_user(), log_level=self.settings.log_level
+            )
+            compose_up(self.client, self.settings.root.resolve(), spec)
+        deadline = time.monotonic() + GRADER_START_S
+        while True:
+            try:
+                grader.stats()
+                return
+            except GraderUnavailable:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(0.1)
+
+    def _refuse_if_busy(self, grader: GraderClient) -> None:
+        try:
+            active = grader.stats().active_runs
+        except GraderUnavailable:
+            return
+        if active:
+            raise PrerequisiteError(
+                f"the grader is another version and in use by {', '.join(active)}",
+                "Wait for those runs or stop them (`harness stop`), then try again.",
+            )
+
+    def require_isolation(self, plan: RunPlan) -> None:
+        """The sandbox was proven tight here, now or since the last change.
+
+        Raises:
+            IsolationError: a probe failed; names which.
+        """
+        require_isolation(self.client, self.home, self.settings, plan.images["agent"])
+
+    def run_data_script(self, draft: RunDraft, call: Fetch) -> None:
+        """One call of a benchmark's data script in a container."""
+        script = DataScript(
+            image=draft.images["scorer"],
+            benchmark=call.benchmark.path,
+            script=call.script,
+            function=call.function,
+            target=call.target,
+            data_dir=call.data_dir,
+            has_network=call.data_dir is None,
+        )
+        run_data_script(self.client, self.home, current_owner(), script)
+
+    def objects(self, plan: RunPlan, token: str) -> RunObjects:
+        """The objects of one run on this machine."""
+        where = Where(
+            client=self.client,
+            home=self.home,
+            network_range=self.settings.network_range,
+            quota_mode=choose_mode(self.settings),
+            engine=self.engine,
+            runtime=self.settings.runtime,
+        )
+        return RunObjects(plan, token, where)

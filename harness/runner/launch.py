@@ -1,0 +1,168 @@
+"""Starting a run, taking one up again, stopping one: everything before and around the trial itself."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import signal
+from datetime import UTC, datetime
+
+from harness.domain.admin import RegisterRun, RunStatus
+from harness.domain.runs import EndedBy, Phase
+from harness.domain.specs import RunPlan
+from harness.errors import PrerequisiteError, UnknownRun, UsageError
+from harness.home import RunFolder
+from harness.runner.attempt import Attempt
+from harness.runner.data import Fetch, prepare_data
+from harness.runner.grader_client import GraderClient
+from harness.runner.hold import held
+from harness.runner.host import Host
+from harness.runner.models import prepare_model
+from harness.runner.orphans import tend_orphans
+from harness.runner.plan import RunDraft, complete, draft
+from harness.runner.progress import Reporter, Sink
+from harness.runner.request import RunRequest
+from harness.runner.trial import ORDER, Trial
+from harness.sandbox.owner import current_owner, is_alive
+
+DRAFT_FILE, PLAN_FILE = "draft.json", "plan.json"
+TOKEN_BYTES = 32
+
+
+class Launcher:
+    """Runs on one host: `host` is its Docker and its home, `sink` where progress goes."""
+
+    def __init__(self, host: Host, sink: Sink) -> None:
+        self._host = host
+        self._grader = GraderClient(host.home)
+        self._reporter = Reporter("", sink, datetime.now(UTC))
+
+    def draft(self, request: RunRequest) -> RunDraft:
+        """What `request` means here, with nothing started."""
+        return draft(request, self._host.settings)
+
+    def start(self, plan_draft: RunDraft) -> RunStatus:
+        """Prepares, registers and drives a new run to its verdict.
+
+        Raises:
+            Interrupted: a person stopped it.
+            HarnessError: it could not be started, or was closed as void.
+        """
+        self._host.require_images(plan_draft)
+        folder = self._host.home.run(plan_draft.run_id)
+        folder.path.mkdir(parents=True)
+        with held(folder):
+            (folder.path / DRAFT_FILE).write_text(plan_draft.model_dump_json(indent=1))
+            return self._begin(plan_draft, folder)
+
+    def _begin(self, plan_draft: RunDraft, folder: RunFolder) -> RunStatus:
+        plan = self._plan(plan_draft, folder)
+        self._host.require_grader(plan.images["grader"], self._grader)
+        tend_orphans(self._host.client, self._host.home, self._grader, self._say)
+        self._host.require_isolation(plan)
+        return self._drive(plan, Phase.PREPARING)
+
+    def resume(self, run_id: str) -> RunStatus:
+        """Takes up a run whose harness died or which a person stopped.
+
+        Raises:
+            UsageError: it has ended, or another harness drives it.
+        """
+        folder = self._host.home.run(run_id)
+        if not folder.path.is_dir():
+            raise UnknownRun(f"no run {run_id} under {folder.path.parent}", "`harness list` shows the runs there are.")
+        with held(folder):
+            return self._take_up(run_id, folder)
+
+    def _take_up(self, run_id: str, folder: RunFolder) -> RunStatus:
+        if not (folder.path / PLAN_FILE).is_file():
+            return self._resume_draft(folder)
+        plan = RunPlan.model_validate_json((folder.path / PLAN_FILE).read_text())
+        self._host.require_grader(plan.images["grader"], self._grader)
+        status = self._grader.find(run_id)
+        if status is None:
+            return self._drive(plan, Phase.PREPARING)
+        self._check_resumable(status)
+        if status.verdict is None:
+            return self._drive(plan, status.phase)
+        if not folder.image.exists() and not folder.workspace.exists():
+            raise UsageError(f"the workspace of run {run_id} is gone", f"See `harness show {run_id}`.")
+        attempt = Attempt.load(folder)
+        attempt.next(_used_s(plan, status, attempt)).save(folder)
+        self._grader.reopen(run_id)
+        return self._drive(plan, Phase.PREPARING)
+
+    def _resume_draft(self, folder: RunFolder) -> RunStatus:
+        path = folder.path / DRAFT_FILE
+        if not path.is_file():
+            raise UnknownRun(f"{folder.path} holds no run", "`harness list` shows the runs there are.")
+        plan_draft = RunDraft.model_validate_json(path.read_text())
+        self._host.require_images(plan_draft)
+        return self._begin(plan_draft, folder)
+
+    def _check_resumable(self, status: RunStatus) -> None:
+        if status.verdict is not None and status.ended_by is not EndedBy.STOPPED:
+            raise UsageError(
+                f"run {status.run_id} has ended: {status.verdict.value}", f"See `harness show {status.run_id}`."
+            )
+
+    def _plan(self, plan_draft: RunDraft, folder: RunFolder) -> RunPlan:
+        def fetch(call: Fetch) -> None:
+            self._host.run_data_script(plan_draft, call)
+
+        model = prepare_model(plan_draft.model, plan_draft.benchmark, self._host.settings, self._say)
+        data = prepare_data(plan_draft.benchmark, plan_draft.request.data_dir, self._host.home, fetch, self._say)
+        plan = complete(plan_draft, model, data)
+        # The plan's presence says that everything before it is there: written last, in one rename.
+        stage = folder.path / f".{PLAN_FILE}"
+        stage.write_text(plan.model_dump_json(indent=1))
+        stage.rename(folder.path / PLAN_FILE)
+        return plan
+
+    def _drive(self, plan: RunPlan, phase: Phase) -> RunStatus:
+        folder = self._host.home.run(plan.run_id)
+        token = _token(folder)
+        reporter = Reporter(plan.run_id, self._reporter.sink, datetime.now(UTC))
+        objects = self._host.objects(plan, token)
+        registration = RegisterRun(
+            plan=plan,
+            owner=current_owner(),
+            token_sha256=hashlib.sha256(token.encode()).hexdigest(),
+            subnet=objects.ensure_network().subnet,
+        )
+        self._grader.register(registration)
+        return Trial(plan, self._grader, objects, reporter).run(max(phase, Phase.PREPARING, key=ORDER.index))
+
+    def _say(self, message: str) -> None:
+        self._reporter.say(Phase.PREPARING, message)
+
+    def stop(self, run_id: str) -> None:
+        """Asks the harness that drives a run to stop it.
+
+        Raises:
+            UsageError: nobody drives it.
+        """
+        owner = self._grader.status(run_id).owner
+        if owner is None or not is_alive(owner):
+            raise UsageError(f"no harness drives run {run_id}", f"Take it up with `harness resume {run_id}`.")
+        try:
+            os.kill(owner.pid, signal.SIGINT)
+        except PermissionError as error:
+            raise PrerequisiteError(f"process {owner.pid} belongs to another user", "Stop it as that user.") from error
+
+
+def _token(folder: RunFolder) -> str:
+    """The run's capability token; a run that ended has none, so one that is taken up again gets a new one."""
+    if not folder.token.is_file():
+        folder.token.touch(mode=0o600)
+        folder.token.write_text(secrets.token_urlsafe(TOKEN_BYTES))
+    return folder.token.read_text()
+
+
+def _used_s(plan: RunPlan, status: RunStatus, attempt: Attempt) -> float:
+    """Agent time that a stopped run has used: its deadline moves with each attempt, so count back from there."""
+    if status.deadline is None or status.agent_ended_at is None or not attempt.is_started:
+        return attempt.used_s
+    left_s = (status.deadline - status.agent_ended_at).total_seconds()
+    return max(0.0, plan.limits.timeout_s - max(0.0, left_s))

@@ -1,0 +1,261 @@
+"""Everything on the host that belongs to one run: workspace, network, agent, services; found again after a death."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from harness.domain.admin import ResourceSampleIn
+from harness.domain.runs import EndedBy
+from harness.domain.specs import RunPlan
+from harness.errors import InfrastructureError
+from harness.home import Home, RunFolder
+from harness.runner.grader_client import GraderClient
+from harness.runner.workspace import lay_out
+from harness.sandbox import reaper, watch
+from harness.sandbox.agent import AgentContainerSpec, create_agent, start_agent
+from harness.sandbox.containers import ZONE_AGENT, ZONE_INFERENCE, find_container, remove_container, stop_container
+from harness.sandbox.disk import Quota, QuotaMode
+from harness.sandbox.engine import DockerClient, EngineInfo
+from harness.sandbox.hardening import agent_user
+from harness.sandbox.log_stream import LogStream
+from harness.sandbox.networks import GRADER_ALIAS, RunNetwork, attach_grader, create_run_network, find_run_network
+from harness.sandbox.owner import current_owner
+from harness.sandbox.resources import ResourceMeter, ResourceUse
+from harness.sandbox.services import (
+    inference_memory_mb,
+    inference_service,
+    scorer_service,
+    start_services,
+    stop_services,
+)
+
+SERVICES_TIMEOUT_S = 120.0
+STOP_GRACE_S = 10
+# The agent's own `timeout` fires a little after the deadline that it was told.
+SWITCH_LAG_S = 2
+# A container whose own timer ended it did so within this of the deadline.
+DEADLINE_SLACK = timedelta(seconds=1)
+ENGINE_FILE = "engine.json"
+GRADER_PORT = 5000
+
+
+@dataclass(frozen=True)
+class AgentEnd:
+    """How the agent's part ended, as far as its container tells."""
+
+    ended_by: EndedBy
+    exit_code: int | None
+    detail: str
+
+
+@dataclass(frozen=True)
+class Where:
+    """What a run's objects need of their surroundings."""
+
+    client: DockerClient
+    home: Home
+    network_range: str
+    quota_mode: QuotaMode
+    engine: EngineInfo
+    runtime: str = ""
+
+
+class RunObjects:
+    """The objects of one run. Every method may be called again after a death: it finds what is there already."""
+
+    def __init__(self, plan: RunPlan, token: str, where: Where) -> None:
+        self._plan = plan
+        self._token = token
+        self._where = where
+        self._client, self._home = where.client, where.home
+        self.folder: RunFolder = where.home.run(plan.run_id)
+        uid, gid = agent_user()
+        self._quota = Quota(
+            mode=where.quota_mode, folder=self.folder.path, size_mb=plan.limits.disk_mb, uid=uid, gid=gid
+        )
+        self._network: RunNetwork | None = None
+        self._agent: str | None = None
+        self._log: LogStream | None = None
+        self._meter: ResourceMeter | None = None
+        self._last_use: ResourceUse | None = None
+        self._is_stopped = False
+
+    def ensure_network(self) -> RunNetwork:
+        """The run's network, made if it is not there."""
+        if self._network is None:
+            found = find_run_network(self._client, self._home, self._plan.run_id)
+            self._network = found or create_run_network(
+                self._client, self._home, self._plan.run_id, self._where.network_range
+            )
+        return self._network
+
+    def prepare(self) -> None:
+        """Workspace, task files, and the grader on the run's network."""
+        if self.folder.image.exists() or (self._quota.mode is QuotaMode.WATCH and self.folder.workspace.exists()):
+            self._quota.attach()
+        else:
+            self._quota.create()
+        if self.find_agent() is None:
+            lay_out(self._plan, self._home, self._quota.uid, self._quota.gid)
+        attach_grader(self._client, self._home, self.ensure_network())
+
+    def find_agent(self) -> datetime | None:
+        """When the run's agent container was started; None if there is none that ever was."""
+        container = find_container(self._client, self._home, self._plan.run_id, ZONE_AGENT)
+        if container is None:
+            return None
+        started_at = watch.started_at(self._client, container)
+        if started_at is None:
+            remove_container(self._client, container)
+            return None
+        self._agent = container
+        return started_at
+
+    def create_agent(self, time_limit_s: float) -> None:
+        """A created, not yet started agent container; the log of an attempt before it is kept beside the new one."""
+        if self.folder.agent_log.exists():
+            number = len(list(self.folder.path.glob("agent.*.log"))) + 1
+            self.folder.agent_log.rename(self.folder.agent_log.with_name(f"agent.{number}.log"))
+        (self.folder.path / ENGINE_FILE).write_text(self._where.engine.model_dump_json())
+        self._agent = create_agent(self._client, self._spec(time_limit_s))
+
+    def start_agent(self) -> datetime:
+        """Starts the container that was created; returns when its process began."""
+        return start_agent(self._client, self._container())
+
+    def follow_log(self) -> None:
+        """Copies the agent's output to `agent.log` from now on, from its beginning."""
+        self._log = LogStream(self._container(), self.folder.agent_log, self._plan.limits.log_mb)
+        self._log.start()
+        self._meter = ResourceMeter(self._client, self._container())
+
+    def wait_agent(self, timeout_s: float, deadline: datetime | None) -> AgentEnd | None:
+        """How the agent ended; None if it still runs after `timeout_s`."""
+        container = self._container()
+        state = watch.wait_exit(self._client, container, timeout_s)
+        if state is None:
+            return None
+        is_clean = state.exit_code == 0 and not state.is_out_of_memory
+        ending = watch.classify(
+            watch.Evidence(
+                exit=state,
+                # Asking for events takes a second: only where there is something to explain.
+                oom_events=0 if is_clean else watch.oom_events(self._client, container, state.started_at),
+                is_disk_full=self._quota.is_full(),
+                pids_limit_hits=self._last_use.pids_limit_hits if self._last_use else 0,
+                has_deadline_passed=deadline is not None and state.finished_at >= deadline - DEADLINE_SLACK,
+                is_stop_requested=self._is_stopped,
+                has_engine_restarted=watch.has_restarted(self._client, self._engine_then()),
+            )
+        )
+        if self._log is not None:
+            self._log.stop()
+        return AgentEnd(ending.ended_by, state.exit_code, ending.detail)
+
+    def stop_agent(self, *, is_requested: bool) -> None:
+        """Ends the agent's container if there is one; `is_requested` by a person, not by the clock."""
+        self._is_stopped = is_requested
+        container = self._agent or find_container(self._client, self._home, self._plan.run_id, ZONE_AGENT)
+        if container is not None:
+            stop_container(self._client, container, STOP_GRACE_S)
+
+    def hand_over(self, grader: GraderClient) -> None:
+        """Gives the grader a descriptor of the workspace."""
+        grader.hand_over(self._plan.run_id, self.folder.workspace)
+
+    def has_services(self) -> bool:
+        """Whether the inference container of the run is up."""
+        container = find_container(self._client, self._home, self._plan.run_id, ZONE_INFERENCE)
+        return container is not None and watch.exit_state(self._client, container) is None
+
+    def start_services(self) -> None:
+        """Inference and scorer, anew.
+
+        Raises:
+            ServiceUnavailable: one of them does not come up; its last words are in the message.
+        """
+        self.stop_services()
+        run_id, owner = self._plan.run_id, current_owner()
+        memory_mb = inference_memory_mb(self._plan.model.size_bytes)
+        services = [
+            inference_service(self._home, run_id, owner, self._plan.engine, memory_mb),
+            scorer_service(self._home, run_id, owner, self._plan.images["scorer"], self._plan.benchmark.path),
+        ]
+        start_services(self._client, self._home, services, SERVICES_TIMEOUT_S)
+
+    def stop_services(self) -> None:
+        """Ends inference and scorer; they may be gone."""
+        stop_services(self._client, self._home, self._plan.run_id)
+
+    def sample(self) -> ResourceSampleIn | None:
+        """What the agent uses now; None where that cannot be read."""
+        use = self._meter.sample() if self._meter else None
+        if use is None:
+            return None
+        self._last_use = use
+        usage = self._quota.usage()
+        return ResourceSampleIn(
+            cpu_pct=use.cpu_pct, memory_mb=use.memory_mb, disk_mb=usage.used_bytes / 1e6, pids=use.pids
+        )
+
+    def is_over_quota(self) -> bool:
+        """Whether a watched workspace has outgrown its limit (a file system of its own cannot)."""
+        return self._quota.mode is QuotaMode.WATCH and self._quota.is_full()
+
+    def attach_for_collection(self) -> bool:
+        """Whether there is a workspace to collect from; it is reachable afterwards and nobody writes to it."""
+        agent = find_container(self._client, self._home, self._plan.run_id, ZONE_AGENT)
+        if agent is not None and watch.exit_state(self._client, agent) is None:
+            stop_container(self._client, agent, STOP_GRACE_S)
+        if not self.folder.image.exists() and not self.folder.workspace.exists():
+            return False
+        self._quota.attach()
+        return True
+
+    def remove(self, *, keep_workspace: bool) -> None:
+        """Removes all that was started; the workspace's content stays on disk if it is to be resumed."""
+        if self._log is not None:
+            self._log.stop()
+        reaper.remove_run_objects(self._client, self._home, self._plan.run_id)
+        if not keep_workspace:
+            self._quota.remove()
+
+    def _container(self) -> str:
+        if self._agent is None:
+            self._agent = find_container(self._client, self._home, self._plan.run_id, ZONE_AGENT)
+        if self._agent is None:
+            raise InfrastructureError(f"the agent's container of {self._plan.run_id} has disappeared")
+        return self._agent
+
+    def _engine_then(self) -> EngineInfo:
+        path = self.folder.path / ENGINE_FILE
+        return EngineInfo.model_validate_json(path.read_text()) if path.is_file() else self._where.engine
+
+    def _spec(self, time_limit_s: float) -> AgentContainerSpec:
+        plan, engine = self._plan, self._where.engine
+        return AgentContainerSpec(
+            home_label=self._home.label,
+            run_id=plan.run_id,
+            owner=current_owner(),
+            image=plan.images["agent"],
+            agent_folder=plan.agent.path,
+            start=plan.agent.config.start,
+            meta=self.folder.meta,
+            model=self._home.path / plan.model.path,
+            model_repo_id=plan.model.repo_id,
+            data=self._home.path / plan.data.train_path,
+            quota=self._quota,
+            network=self.ensure_network(),
+            limits=plan.limits,
+            time_limit_s=max(1, math.ceil(time_limit_s)) + SWITCH_LAG_S,
+            task=plan.benchmark.id,
+            grading_url=f"http://{GRADER_ALIAS}:{GRADER_PORT}/r/{self._token}",
+            seed=plan.seed,
+            env_vars=plan.agent.config.env_vars,
+            cores=engine.cores,
+            gpus=plan.gpus,
+            has_cdi_only=engine.has_cdi and "nvidia" not in engine.runtimes,
+            runtime=self._where.runtime,
+        )

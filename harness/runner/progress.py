@@ -1,0 +1,66 @@
+"""What a person watching a run wants to know; how it is drawn is the CLI's business."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from harness.domain.admin import RunStatus
+from harness.domain.base import Frozen
+from harness.domain.runs import Phase
+
+
+class Progress(Frozen):
+    """The state of a run at one moment; scores are those of the feedback items."""
+
+    run_id: str
+    phase: Phase
+    elapsed_s: float
+    remaining_s: float | None = None
+    baseline_pct: float | None = None
+    best_pct: float | None = None
+    submissions: int = 0
+    open_submissions: int = 0
+    message: str = ""
+
+
+Sink = Callable[[Progress], None]
+
+
+@dataclass(frozen=True)
+class Reporter:
+    """Turns the grader's status into progress; `started` is when this harness took the run up."""
+
+    run_id: str
+    sink: Sink
+    started: datetime
+
+    def say(self, phase: Phase, message: str) -> None:
+        """Something happened that is worth a line."""
+        self.sink(Progress(run_id=self.run_id, phase=phase, elapsed_s=self._elapsed(self.started), message=message))
+
+    def show(self, status: RunStatus, phase: Phase) -> None:
+        """Where the run is now."""
+        now = datetime.now(UTC)
+        scored = [s.feedback_pct for s in status.submissions if s.feedback_pct is not None]
+        self.sink(
+            Progress(
+                run_id=self.run_id,
+                phase=phase,
+                elapsed_s=self._elapsed(status.started_at or self.started),
+                remaining_s=(status.deadline - now).total_seconds() if status.deadline else None,
+                baseline_pct=status.baseline.feedback_pct if status.baseline else None,
+                best_pct=max(scored, default=None),
+                submissions=len(status.submissions),
+                open_submissions=status.open_submissions,
+            )
+        )
+
+    def _elapsed(self, since: datetime) -> float:
+        return (datetime.now(UTC) - since).total_seconds()
+
+
+def quiet(run_id: str) -> Reporter:
+    """A reporter for nobody."""
+    return Reporter(run_id, lambda _: None, datetime.now(UTC))

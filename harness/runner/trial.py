@@ -1,0 +1,226 @@
+"""One run, phase by phase; each phase can be entered again after a death (architecture.md, "Flow of one run")."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from harness.domain.admin import ArtifactIn, CloseRun, EventIn, FinishRun, RunStatus, SetPhase, StartClock
+from harness.domain.runs import EndedBy, Phase
+from harness.domain.specs import RunPlan
+from harness.errors import EvaluationFailed, GraderUnavailable, HarnessError, Interrupted, ServiceUnavailable
+from harness.runner.attempt import Attempt
+from harness.runner.collect import collect_workspace
+from harness.runner.grader_client import GraderClient
+from harness.runner.objects import AgentEnd, RunObjects
+from harness.runner.progress import Reporter
+from harness.runner.workspace import clock_copy, write_clock
+from harness.sandbox.owner import current_owner
+
+POLL_S = 1.0
+EXIT_POLL_S = 0.2
+SAMPLE_EVERY_S = 10.0
+# The agent's container ends itself at its deadline (`timeout -k`); the harness steps in only after this.
+DEADLINE_GRACE_S = 20.0
+MAX_SERVICE_STARTS = 4
+ORDER = list(Phase)
+
+
+class Trial:
+    """Drives one registered run to its verdict."""
+
+    def __init__(self, plan: RunPlan, grader: GraderClient, objects: RunObjects, reporter: Reporter) -> None:
+        self._plan = plan
+        self._grader = grader
+        self._objects = objects
+        self._reporter = reporter
+        self._folder = objects.folder
+        self._phase = Phase.PREPARING
+        self._polled_at = self._sampled_at = 0.0
+        self._service_starts = 0
+        self._end: AgentEnd | None = None
+        self._last: RunStatus | None = None
+
+    def run(self, start: Phase) -> RunStatus:
+        """From phase `start` to the verdict. An interruption stops the run cleanly and keeps everything.
+
+        Raises:
+            Interrupted: after the run was stopped.
+            HarnessError: after the run was closed as void.
+        """
+        try:
+            for phase, enter in self._phases():
+                if ORDER.index(phase) >= ORDER.index(start):
+                    self._phase = phase
+                    self._grader.set_phase(self._plan.run_id, SetPhase(phase=phase, owner=current_owner()))
+                    enter()
+            return self._status()
+        except (Interrupted, KeyboardInterrupt) as error:
+            self._stop()
+            raise Interrupted(
+                f"run {self._plan.run_id} was stopped", f"Take it up with `harness resume {self._plan.run_id}`."
+            ) from error
+        except HarnessError as error:
+            self._void(error)
+            raise
+
+    def _phases(self) -> tuple[tuple[Phase, Callable[[], None]], ...]:
+        return (
+            (Phase.PREPARING, self._prepare),
+            (Phase.BASELINE, self._baseline),
+            (Phase.AGENT, self._agent),
+            (Phase.FINISHING, self._finish),
+            (Phase.COLLECTING, self._collect),
+        )
+
+    def _prepare(self) -> None:
+        self._objects.prepare()
+
+    def _baseline(self) -> None:
+        status = self._grader.ask_baseline(self._plan.run_id)
+        while status.baseline is None:
+            if status.baseline_error is not None:
+                raise EvaluationFailed(
+                    f"the baseline could not be scored: {status.baseline_error}", "`harness logs` shows more."
+                )
+            time.sleep(EXIT_POLL_S)
+            status = self._poll()
+        kind = "cached" if status.baseline.is_cached else "scored"
+        self._reporter.say(self._phase, f"baseline {kind}: {status.baseline.final_pct:.1f} % on the final items")
+
+    def _agent(self) -> None:
+        self._objects.prepare()
+        attempt = Attempt.load(self._folder)
+        started_at = self._objects.find_agent()
+        if started_at is None and attempt.is_started:
+            self._end = AgentEnd(EndedBy.INFRASTRUCTURE, None, "the agent's container has disappeared")
+            return
+        if started_at is None:
+            deadline = self._start_agent(attempt)
+        else:
+            deadline = self._status().deadline or self._set_clock(started_at, attempt)
+        self._objects.follow_log()
+        while (end := self._objects.wait_agent(EXIT_POLL_S, deadline)) is None:
+            self._poll()
+            self._enforce(deadline)
+        self._end = end
+
+    def _enforce(self, deadline: datetime) -> None:
+        """Ends an agent that outlived its time, or its disk where no file system of its own stops it."""
+        if datetime.now(UTC) > deadline + timedelta(seconds=DEADLINE_GRACE_S) or self._objects.is_over_quota():
+            self._objects.stop_agent(is_requested=False)
+
+    def _start_agent(self, attempt: Attempt) -> datetime:
+        self._objects.create_agent(self._plan.limits.timeout_s - attempt.used_s)
+        # The clock is there before the agent can ask for it, and is set right once Docker says when it started.
+        self._set_clock(datetime.now(UTC), attempt)
+        attempt.started().save(self._folder)
+        return self._set_clock(self._objects.start_agent(), attempt)
+
+    def _set_clock(self, started_at: datetime, attempt: Attempt) -> datetime:
+        """Tells the grader and the agent when the agent started; returns the deadline."""
+        origin = started_at - timedelta(seconds=attempt.used_s)
+        deadline = origin + timedelta(seconds=self._plan.limits.timeout_s)
+        self._grader.start_clock(self._plan.run_id, StartClock(started_at=origin, deadline=deadline))
+        write_clock(self._folder, clock_copy(self._plan, origin, deadline, None))
+        return deadline
+
+    def _finish(self) -> None:
+        status = self._status()
+        if status.ended_by is None:
+            end = self._end or self._last_end(status)
+            status = self._grader.finish(
+                self._plan.run_id, FinishRun(ended_by=end.ended_by, exit_code=end.exit_code, detail=end.detail)
+            )
+            self._reporter.say(self._phase, f"the agent ended: {end.ended_by.value} {end.detail}".rstrip())
+        if status.open_submissions:
+            self._objects.prepare()
+        while status.open_submissions:
+            time.sleep(EXIT_POLL_S)
+            status = self._poll()
+
+    def _last_end(self, status: RunStatus) -> AgentEnd:
+        """How the agent ended, asked again after a death of the harness."""
+        if self._objects.find_agent() is None:
+            return AgentEnd(EndedBy.INFRASTRUCTURE, None, "the agent's container has disappeared")
+        end = self._objects.wait_agent(EXIT_POLL_S, status.deadline)
+        return end or AgentEnd(EndedBy.INFRASTRUCTURE, None, "the agent's container would not end")
+
+    def _collect(self) -> None:
+        self._close(is_kept=False)
+
+    def _close(self, *, is_kept: bool) -> None:
+        """Keeps what is worth keeping, ends the record, and removes everything that was started.
+
+        The record is closed first: the grader lets go of the workspace with it, which could not be unmounted before.
+        """
+        artifacts: tuple[ArtifactIn, ...] = ()
+        if self._objects.attach_for_collection():
+            kept = collect_workspace(self._folder.workspace, self._folder.collected)
+            artifacts = tuple(kept.artifacts)
+            if kept.left_out:
+                self._grader.add_event(self._plan.run_id, EventIn(kind="left_out", detail={"files": kept.left_out}))
+        self._grader.close(self._plan.run_id, CloseRun(artifacts=artifacts))
+        self._objects.remove(keep_workspace=is_kept)
+        if not is_kept:
+            self._folder.token.unlink(missing_ok=True)
+
+    def _poll(self) -> RunStatus:
+        """The run's state, at most once in POLL_S; does what the grader needs of the harness."""
+        if self._last is not None and time.monotonic() < self._polled_at + POLL_S:
+            return self._last
+        status = self._status()
+        self._polled_at = time.monotonic()
+        if status.needs_output:
+            self._objects.hand_over(self._grader)
+        if status.needs_services:
+            self._start_services()
+        self._sample()
+        return status
+
+    def _status(self) -> RunStatus:
+        status = self._last = self._grader.status(self._plan.run_id)
+        self._reporter.show(status, self._phase)
+        return status
+
+    def _start_services(self) -> None:
+        if self._objects.has_services():
+            return
+        self._service_starts += 1
+        if self._service_starts > MAX_SERVICE_STARTS:
+            raise ServiceUnavailable(
+                f"the scoring services of {self._plan.run_id} ended {MAX_SERVICE_STARTS} times",
+                "`harness logs` shows their last words.",
+            )
+        self._reporter.say(self._phase, "starting the scoring services")
+        self._objects.start_services()
+
+    def _sample(self) -> None:
+        if self._phase is not Phase.AGENT or time.monotonic() - self._sampled_at < SAMPLE_EVERY_S:
+            return
+        self._sampled_at = time.monotonic()
+        sample = self._objects.sample()
+        if sample is not None:
+            self._grader.add_sample(self._plan.run_id, sample)
+
+    def _stop(self) -> None:
+        """A person stopped it: what runs is ended, what exists is kept; a run past its agent is left open."""
+        self._reporter.say(self._phase, "stopping; everything is kept")
+        self._objects.stop_agent(is_requested=True)
+        if ORDER.index(self._phase) < ORDER.index(Phase.FINISHING):
+            self._grader.finish(self._plan.run_id, FinishRun(ended_by=EndedBy.STOPPED))
+            self._close(is_kept=True)
+        else:
+            self._objects.remove(keep_workspace=True)
+
+    def _void(self, error: HarnessError) -> None:
+        """The harness's own failure: closed with what was scored before, void if nothing was."""
+        self._reporter.say(self._phase, f"failed: {error.what}")
+        detail = str(error)[:2000]
+        try:
+            self._objects.stop_agent(is_requested=False)
+            self._grader.finish(self._plan.run_id, FinishRun(ended_by=EndedBy.INFRASTRUCTURE, detail=detail))
+            self._close(is_kept=False)
+        except GraderUnavailable:
+            self._objects.remove(keep_workspace=True)

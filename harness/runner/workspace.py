@@ -1,0 +1,127 @@
+"""What the agent finds when it starts: its folders, its task files, and a copy of its clock."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from datetime import datetime
+from pathlib import Path
+
+from harness.domain.base import Frozen
+from harness.domain.specs import RunPlan
+from harness.errors import UsageError
+from harness.home import Home, RunFolder
+
+# Where the read-only task files are mounted in an agent container.
+META_MOUNT = "/run/harness"
+RUN_META = "run_meta.json"
+AGENT_FOLDERS = ("code", "output", ".home", "data", "models")
+
+
+class ClockCopy(Frozen):
+    """`run_meta.json`: Unix seconds; a copy for the agent, never read back."""
+
+    start_time: float | None
+    timeout_s: int
+    last_submit_time: float | None
+    end_time: float | None
+
+
+def lay_out(plan: RunPlan, home: Home, uid: int, gid: int) -> None:
+    """Makes the agent's folders and task files; idempotent, so that a resumed run keeps what it wrote.
+
+    Must run before the agent's container exists: afterwards every name in the workspace is the agent's.
+    """
+    folder = home.run(plan.run_id)
+    _write_meta(plan, folder)
+    for path in (folder.workspace, folder.tmp):
+        path.mkdir(mode=0o755, exist_ok=True)
+        os.chown(path, uid, gid)
+    for name in (*AGENT_FOLDERS, f"models/{plan.model.repo_id}"):
+        _own_folder(folder.workspace, name, uid, gid)
+    for entry in sorted(folder.meta.iterdir()):
+        link = folder.workspace / entry.name
+        if not link.is_symlink() and not link.exists():
+            link.symlink_to(f"{META_MOUNT}/{entry.name}")
+
+
+def write_clock(folder: RunFolder, clock: ClockCopy) -> None:
+    """Renews the agent's copy of its clock in one rename (its directory is mounted, so the new file is seen)."""
+    target = folder.meta / RUN_META
+    stage = folder.meta / f".{RUN_META}"
+    stage.write_text(clock.model_dump_json())
+    stage.chmod(0o644)
+    stage.replace(target)
+
+
+def clock_copy(plan: RunPlan, started: datetime | None, deadline: datetime | None, last: datetime | None) -> ClockCopy:
+    """The copy of the grader's clock that the agent may read."""
+    return ClockCopy(
+        start_time=started.timestamp() if started else None,
+        timeout_s=plan.limits.timeout_s,
+        last_submit_time=last.timestamp() if last else None,
+        end_time=deadline.timestamp() if deadline else None,
+    )
+
+
+def _own_folder(workspace: Path, name: str, uid: int, gid: int) -> None:
+    """A folder of the agent's; on a resumed run whatever the agent put there instead of it is moved aside."""
+    path = workspace
+    for part in Path(name).parts:
+        path = path / part
+        if path.is_symlink() or (path.exists() and not path.is_dir()):
+            path.rename(path.with_name(f"{path.name}.moved-aside"))
+        if not path.exists():
+            path.mkdir(mode=0o755)
+            os.chown(path, uid, gid)
+
+
+def _write_meta(plan: RunPlan, folder: RunFolder) -> None:
+    folder.meta.mkdir(mode=0o755, parents=True, exist_ok=True)
+    description = plan.benchmark.path / "description.md"
+    text = description.read_text() if description.is_file() else plan.benchmark.config.description
+    (folder.meta / "description.md").write_text(text)
+    (folder.meta / "instructions.md").write_text(instructions(plan))
+    for name in plan.benchmark.config.expose_files:
+        source = plan.benchmark.path / name
+        if not source.is_file() or ".." in Path(name).parts:
+            raise UsageError(
+                f"benchmark {plan.benchmark.id} exposes {name}, which is no file of it", "Correct `expose_files`."
+            )
+        target = folder.meta / Path(name).name
+        shutil.copyfile(source, target)
+    if not (folder.meta / RUN_META).is_file():
+        write_clock(folder, clock_copy(plan, None, None, None))
+    for path in folder.meta.iterdir():
+        path.chmod(0o644)
+
+
+def instructions(plan: RunPlan) -> str:
+    """`instructions.md`: the contract in an agent's words, with this run's budgets."""
+    limits = plan.limits
+    example = json.dumps({"model_path": "output/v1"})
+    shown = "half of the hidden items; the other half decides the run" if plan.protocol == "standard" else "all of them"
+    quota = (
+        f"{limits.max_submissions} submissions in all, {limits.max_submissions_per_hour} an hour"
+        if plan.protocol == "standard"
+        else "no quota on submissions"
+    )
+    return f"""# Your job
+
+Post-train the base model in `$MODEL_PATH` so that it scores higher on the hidden items of `{plan.benchmark.id}`
+(see `description.md`), and hand in checkpoints.
+
+- Write code in `/workspace/code`, checkpoints in `$OUTPUT_DIR`, one folder each (`output/v1`, `output/v2`, ...).
+- Train data is in `$DATA_PATH`. It and the model are read-only.
+- Hand in: `curl -X POST $GRADING_SERVER_URL/submit -H 'Content-Type: application/json' -d '{example}'`.
+  The reply has the score, the baseline's and the best so far. It is measured on {shown}.
+- `POST /validate` (same body) says whether a checkpoint would be accepted, without a score and without using quota.
+- `GET /time` tells how much time is left, `GET /submissions` what you handed in, also if a connection broke.
+- Budget: {limits.timeout_s} s from the start of your process; {quota}; {limits.disk_mb} MB for everything you write
+  (workspace and /tmp together); {limits.memory_mb} MB of memory; {limits.pids} processes.
+- A checkpoint is a folder as `save_pretrained` writes it: `*.safetensors` with exactly the base model's tensor names
+  and shapes. Config, tokenizer, chat template and generation settings are always the base model's. No pickles, no
+  Python files, no adapters (merge them first).
+- There is no network but the grader.
+"""
