@@ -17,7 +17,20 @@ TEMPLATE = "chat_template.jinja"
 READ_BYTES = 2**20
 MAX_KEYS_SHOWN = 6
 # Written anew by every version of the libraries; they say nothing about the model.
-VOLATILE = frozenset({"transformers_version", "torch_dtype", "dtype", "use_cache", "_name_or_path", "chat_template"})
+VOLATILE = frozenset(
+    {
+        "transformers_version",
+        "torch_dtype",
+        "dtype",
+        "use_cache",
+        "_name_or_path",
+        "name_or_path",
+        "is_local",
+        "local_files_only",
+        # Compared by itself: it may lie in its own file.
+        "chat_template",
+    }
+)
 
 
 def compare(folder_fd: int, entries: tuple[Entry, ...], base: BaseModelInfo) -> tuple[str, ...]:

@@ -196,11 +196,13 @@ def test_other_float_types_are_kept_as_they_are(place: Place, dtype: str):
 def test_differences_of_config_tokenizer_and_template_are_noted(place: Place):
     place.write(model_tensors(0.25), {**CONFIG, "rope_theta": 7, "transformers_version": "9"})
     (place.model / "tokenizer.json").write_text('{"model": {"vocab": {"b": 0}}}')
+    (place.model / "tokenizer_config.json").write_text('{"model_max_length": 7}')
     (place.model / "chat_template.jinja").write_text("{{ cheat }}")
     admitted = place.admit()
     (note,) = admitted.notes
     assert "config.json (rope_theta)" in note
     assert "tokenizer.json" in note
+    assert "tokenizer_config.json (model_max_length)" in note
     assert "chat template" in note
     assert "transformers_version" not in note
     assert not (admitted.snapshot_path / "chat_template.jinja").exists()
