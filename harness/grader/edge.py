@@ -14,7 +14,7 @@ from loguru import logger
 from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 
-from harness.errors import ErrorClass, HarnessError, InfrastructureError, NotFound, RequestError, TooLarge
+from harness.errors import ErrorClass, HarnessError, InfrastructureError, NotFound, RequestError, TooLarge, UsageError
 from harness.grader.registry import no_such_address
 from harness.grader.schemas import ErrorReply
 from harness.grader.workshop import own_trouble
@@ -90,6 +90,8 @@ def _as_request_error(request: Request, error: Exception) -> RequestError:
         if error.status_code == METHOD_NOT_ALLOWED:
             return RequestError("this address takes no such method", "See instructions.md for the grader's addresses.")
         return no_such_address() if error.status_code == NotFound.status else RequestError("bad request", "")
+    if isinstance(error, UsageError):
+        return RequestError(error.what, error.fix)
     if isinstance(error, InfrastructureError):
         logger.warning("{} {}: {}", request.method, _route(request), error)
         return own_trouble()

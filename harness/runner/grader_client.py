@@ -83,6 +83,14 @@ class GraderClient:
     def reopen(self, run_id: str) -> admin.RunStatus:
         return self._call("POST", f"/runs/{run_id}/reopen")
 
+    def import_run(self, record: BaseModel) -> None:
+        """Takes in another database's run (its `record.json`); the same record again changes nothing.
+
+        Raises:
+            UsageError: the record is invalid, or a run of this id is here with other content.
+        """
+        self._text("POST", "/import", record)
+
     def hand_over(self, run_id: str, directory: Path) -> None:
         """Passes an open descriptor of the agent's workspace (a later mount is not visible through a bind).
 
@@ -135,7 +143,7 @@ def _checked(reply: Reply, call: str) -> str:
         raise GraderUnavailable(f"{call}: {text[:500]}")
     if reply.status == HTTPStatus.NOT_FOUND:
         raise UnknownRun(f"the grader refused {call}: {_what(text)}", "`harness list` shows the runs it knows.")
-    if reply.status in (HTTPStatus.CONFLICT, HTTPStatus.GONE):
+    if reply.status in (HTTPStatus.BAD_REQUEST, HTTPStatus.CONFLICT, HTTPStatus.GONE):
         raise UsageError(f"the grader refused {call}: {_what(text)}", "`harness list` shows the runs it knows.")
     raise InfrastructureError(f"the grader refused {call} with {reply.status}: {_what(text)}")
 
