@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from docker import DockerClient
-from docker.errors import APIError, DockerException
-from requests.exceptions import RequestException
+from docker.errors import APIError
 
 from harness.home import Home
 from harness.sandbox.engine import LABEL_HOME, LABEL_RUN, LABEL_ZONE, docker_errors, is_gone
@@ -45,15 +44,6 @@ def inspect_image(client: DockerClient, image: str) -> dict[str, Any]:
     with docker_errors(f"looking for image {image}"):
         found: dict[str, Any] = api.inspect_image(image)
         return found
-
-
-def log_tail(client: DockerClient, container_id: str, lines: int = 30) -> str:
-    """The last lines that a container wrote; empty if they cannot be had."""
-    try:
-        raw: bytes = client.api.logs(container_id, tail=lines)
-    except (DockerException, RequestException):
-        return ""
-    return raw[-8_000:].decode(errors="replace").strip()
 
 
 def remove_container(client: DockerClient, container_id: str) -> None:

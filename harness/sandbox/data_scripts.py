@@ -14,8 +14,8 @@ from harness.domain.base import Frozen
 from harness.domain.runs import Owner
 from harness.errors import InfrastructureError, PrerequisiteError
 from harness.home import Home
-from harness.sandbox.containers import ZONE_DATA, log_tail, remove_container
-from harness.sandbox.engine import docker_errors, labels
+from harness.sandbox.containers import ZONE_DATA, remove_container
+from harness.sandbox.engine import docker_errors, labels, log_tail
 from harness.sandbox.hardening import Isolation, Resources, bind, confined, host_config, service_user, temporary
 from harness.sandbox.watch import wait_exit
 

@@ -110,7 +110,7 @@ class Quota(Frozen):
         if free_mb < self.size_mb + _HOST_RESERVE_MB:
             raise PrerequisiteError(
                 f"a workspace of {self.size_mb} MB does not fit: {self.folder} has {free_mb} MB free",
-                f"Free disk space (`harness clean`), or set a disk limit below {max(1, free_mb - _HOST_RESERVE_MB)} MB.",
+                f"Free disk space (`harness clean`), or set a disk limit of {max(1, free_mb - _HOST_RESERVE_MB)} MB.",
             )
         _reserve(image, self.limit_bytes)
         # nodiscard: mkfs would else punch the reserved blocks out of the file again.

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import docker
-from docker import DockerClient
+from docker import DockerClient as DockerClient
 from docker.errors import APIError, DockerException, ImageNotFound
 from requests.exceptions import RequestException
 
@@ -109,6 +109,17 @@ def start_identity(client: DockerClient) -> str:
         return str(client.api.inspect_network("bridge")["Created"])
 
 
+def open_files_limit(client: DockerClient) -> int:
+    """The most open files that the daemon itself may have: where it lacks CAP_SYS_RESOURCE it cannot give more."""
+    pid = _daemon_pid(client.api.base_url)
+    try:
+        limits = Path(f"/proc/{pid or 'self'}/limits").read_text()
+    except OSError:
+        limits = ""
+    found = re.search(r"^Max open files\s+\S+\s+(\d+)", limits, re.M)
+    return int(found[1]) if found else 1024
+
+
 def _daemon_pid(base_url: str) -> int | None:
     """Pid of dockerd: the peer of its socket, or (socket activation) the only process of that name."""
     path = re.sub(r"^(http\+)?unix:/*", "/", base_url)
@@ -176,3 +187,12 @@ def is_gone(error: APIError) -> bool:
     """Whether the engine says that the object is not there (any more), or is being removed just now."""
     status = getattr(error.response, "status_code", None)
     return status == 404 or (status == 409 and "already in progress" in str(error.explanation))
+
+
+def log_tail(client: DockerClient, container_id: str, lines: int = 30) -> str:
+    """The last lines that a container wrote; empty if they cannot be had."""
+    try:
+        raw: bytes = client.api.logs(container_id, tail=lines)
+    except (DockerException, RequestException):
+        return ""
+    return raw[-8_000:].decode(errors="replace").strip()

@@ -11,6 +11,7 @@ from docker import DockerClient
 from docker.types import DeviceRequest, LogConfig, Mount, Ulimit
 
 from harness.domain.base import Frozen
+from harness.sandbox.engine import open_files_limit
 from harness.sandbox.mounts import bind_source
 
 AGENT_ID = 1000
@@ -74,7 +75,8 @@ def host_config(
     **more: Any,
 ) -> dict[str, Any]:
     """The hardened host configuration; `more` adds (names, resolver), it cannot weaken."""
-    ulimits = [Ulimit(name="core", soft=0, hard=0), Ulimit(name="nofile", soft=_NOFILE, hard=_NOFILE)]
+    files = min(_NOFILE, open_files_limit(client))
+    ulimits = [Ulimit(name="core", soft=0, hard=0), Ulimit(name="nofile", soft=files, hard=files)]
     if resources.fsize_mb is not None:
         size = resources.fsize_mb * _MEGABYTE
         ulimits.append(Ulimit(name="fsize", soft=size, hard=size))

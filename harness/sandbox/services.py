@@ -19,8 +19,8 @@ from harness.domain.runs import Owner
 from harness.domain.specs import EngineSpec
 from harness.errors import ServiceUnavailable
 from harness.home import SOCKET_DIR_MODE, Home
-from harness.sandbox.containers import ZONE_INFERENCE, ZONE_SCORER, log_tail, remove_container
-from harness.sandbox.engine import docker_errors, labels
+from harness.sandbox.containers import ZONE_INFERENCE, ZONE_SCORER, find_container, remove_container
+from harness.sandbox.engine import docker_errors, labels, log_tail
 from harness.sandbox.hardening import Isolation, Resources, bind, confined, host_config, service_user, temporary
 from harness.unix_socket import reachable
 
@@ -111,6 +111,14 @@ def start_services(client: DockerClient, home: Home, services: list[Service], ti
         for container in started:
             remove_container(client, container)
         raise
+
+
+def stop_services(client: DockerClient, home: Home, run_id: str) -> None:
+    """Removes the run's service containers; they may be gone."""
+    for zone in (ZONE_INFERENCE, ZONE_SCORER):
+        container = find_container(client, home, run_id, zone)
+        if container is not None:
+            remove_container(client, container)
 
 
 def _create(client: DockerClient, home: Home, service: Service) -> str:

@@ -71,6 +71,17 @@ def exit_state(client: DockerClient, container_id: str) -> ExitState | None:
     )
 
 
+def started_at(client: DockerClient, container_id: str) -> datetime | None:
+    """When the container's process began; None if it was created and never started.
+
+    Raises:
+        InfrastructureError: it does not exist (any more), or Docker failed.
+    """
+    with docker_errors(f"looking at container {container_id[:12]}"):
+        state: dict[str, Any] = client.api.inspect_container(container_id)["State"]
+    return None if state["Status"] == "created" else datetime.fromisoformat(state["StartedAt"])
+
+
 def wait_exit(client: DockerClient, container_id: str, timeout_s: float) -> ExitState | None:
     """Waits for the end, at most `timeout_s`; None if the container still runs then. Outlives a restart of the daemon.
 
