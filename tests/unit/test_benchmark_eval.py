@@ -1,0 +1,109 @@
+"""The scoring functions of the benchmarks, on prepared answers."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+def load(benchmark_id: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"{benchmark_id}_eval", BENCHMARKS / benchmark_id / "eval.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+GSM8K = load("gsm8k")
+ARITHMETIC = load("arithmetic")
+
+
+@pytest.mark.parametrize(
+    ("answer", "number"),
+    [
+        ("#### 72", "72"),
+        ("4 * 45 = 180\n#### 180", "180"),
+        ("####72", "72"),
+        ("####\n18", "18"),
+        ("#### 1,080", "1080"),
+        ("#### $1,234.50", "1234.5"),
+        ("#### -3", "-3"),
+        ("#### $-5", "-5"),
+        ("#### -$5", "-5"),
+        ("#### \u22127", "-7"),
+        ("#### 18.", "18"),
+        ("#### 18.00", "18"),
+        ("#### **18**", "18"),
+        ("#### \\$18", "18"),
+        ("#### 5 apples", "5"),
+        ("#### The answer is 5 apples", "5"),
+        ("#### 10 - 3 = 7", "7"),
+        ("#### 50%", "50"),
+        ("#### 0.50", "0.5"),
+        ("#### 5\n\nProblem: more\n#### 9", "5"),
+        ("#### none\nso it is 4", "4"),
+        ("the answer is 18.", "18"),
+        ("She has 2 cats and 3 dogs, 5 in all.", "5"),
+        ("\\boxed{1{,}234}", "1234"),
+        ("10-3", "3"),
+        ("10 - 3", "3"),
+        ("10 -3", "3"),
+        ("10-3=7", "7"),
+        ("(-4)", "-4"),
+        ("x = -4", "-4"),
+        ("-$1,200", "-1200"),
+        ("-0", "0"),
+        ("0.0", "0"),
+        ("$.50", "0.5"),
+        ("Total...18", "18"),
+        ("it is.18", "18"),
+        ("10,000,", "10000"),
+        ("$1,000,000", "1000000"),
+        ("1,2,3", "3"),
+        ("1,2345", "2345"),
+        ("100", "100"),
+        ("1e3", "3"),
+        ("", None),
+        ("####", None),
+        ("no number", None),
+        ("9" * 1000, None),
+    ],
+)
+def test_gsm8k_reads_the_final_number(answer: str, number: str | None) -> None:
+    assert GSM8K.extract(answer) == number
+
+
+@pytest.mark.parametrize(
+    ("answer", "score"),
+    [("#### 1080", 1.0), ("$1,080.00", 1.0), ("1080 is near 1081", 0.0), ("#### 108", 0.0), ("", 0.0)],
+)
+def test_gsm8k_compares_numbers_not_texts(answer: str, score: float) -> None:
+    assert GSM8K.evaluate("?", answer, "540 * 2 = <<540*2=1080>>1,080\n#### 1,080", extra="ignored") == score
+
+
+def test_gsm8k_gives_nothing_where_the_reference_has_no_number_either() -> None:
+    assert GSM8K.evaluate("?", "none", "none") == 0.0
+
+
+def test_gsm8k_reads_a_long_output_at_once() -> None:
+    assert GSM8K.extract("1,111" * 200_000 + " #### 5") == "5"
+    assert GSM8K.extract("-" * 1_000_000) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "score"),
+    [("82", 1.0), (" 82\n", 1.0), ("082", 0.0), ("82.", 0.0), ("37+45=82", 0.0), ("8 2", 0.0), ("٨٢", 0.0), ("", 0.0)],
+)
+def test_arithmetic_wants_the_whole_answer_to_be_the_number(answer: str, score: float) -> None:
+    assert ARITHMETIC.evaluate("37+45=", answer, "82") == score
+
+
+def test_arithmetic_tells_what_is_no_number() -> None:
+    assert ARITHMETIC.extract("12") == "12"
+    assert ARITHMETIC.extract("12 or 13") is None
