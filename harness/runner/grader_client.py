@@ -9,7 +9,7 @@ from http import HTTPStatus
 from pathlib import Path
 
 from pydantic import BaseModel, TypeAdapter
-from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_exponential_jitter
+from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from harness.domain import admin
 from harness.errors import GraderUnavailable, InfrastructureError, ServiceUnavailable, UnknownRun, UsageError
@@ -122,7 +122,7 @@ class GraderClient:
         patient = retry(
             retry=retry_if_exception_type(GraderUnavailable),
             stop=stop_after_delay(self._patience_s),
-            wait=wait_exponential_jitter(initial=0.2, max=3),
+            wait=wait_random_exponential(multiplier=0.2, max=3),
             reraise=True,
         )
         return patient(self._once)(method, path, body)
