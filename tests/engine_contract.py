@@ -120,8 +120,8 @@ class EngineContract:
 
     def test_the_token_cap_truncates(self, service: ServedModels) -> None:
         answers = service.answers(max_tokens=3)
-        assert all(answer.output_tokens == 3 if answer.is_truncated else answer.output_tokens <= 3 for answer in answers)
-        assert any(answer.is_truncated for answer in answers)
+        assert all(answer.output_tokens <= 3 for answer in answers)
+        assert {answer.output_tokens for answer in answers if answer.is_truncated} == {3}
 
     def test_a_longer_cap_continues_the_same_answer(self, service: ServedModels) -> None:
         pairs = zip(service.answers(max_tokens=3), service.answers(max_tokens=12), strict=True)
