@@ -12,7 +12,6 @@ from harness.cli import render
 
 if TYPE_CHECKING:
     from harness.settings import Settings
-    from harness.store.models import RunRecord
 
 Row = dict[str, Any]
 
@@ -45,29 +44,10 @@ def list_(
 def _runs(settings: Settings) -> list[Row]:
     """Newest first."""
     from harness.cli.database import reading
-    from harness.store.records_runs import list_runs
+    from harness.report.tables import run_table
 
     with reading(settings.resolved_home()) as db:
-        return [_run(record) for record in reversed(list_runs(db))]
-
-
-def _run(record: RunRecord) -> Row:
-    headline = record.headline
-    gain = headline.improvement if headline else None
-    return {
-        "run_id": record.run_id,
-        "agent": record.plan.agent.id,
-        "task": record.plan.benchmark.id,
-        "base_model": record.plan.model.repo_id,
-        "phase": record.phase.value,
-        "verdict": record.verdict.value if record.verdict else None,
-        "ended_by": record.ended_by.value if record.ended_by else None,
-        "baseline_pct": headline.baseline.score_pct if headline and headline.baseline else None,
-        "final_pct": headline.score.score_pct if headline else None,
-        "improvement_pct": gain.points if gain else None,
-        "low": gain.low if gain else None,
-        "high": gain.high if gain else None,
-    }
+        return run_table(db)[::-1]
 
 
 def _benchmarks(settings: Settings) -> list[Row]:

@@ -7,7 +7,6 @@ import io
 import json
 
 import pytest
-from conftest import EMPTY, GRADED  # type: ignore[import-not-found]
 
 from harness.cli.edge import guarded
 from harness.home import Home
@@ -18,23 +17,24 @@ def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return capsys.readouterr().out
 
 
-def test_show_has_baseline_submissions_best_improvement_and_place(recorded: Home, capsys):
-    out = output(capsys, "show", GRADED)
+def test_show_has_baseline_submissions_best_improvement_and_place(recorded: Home, graded, capsys):
+    out = output(capsys, "show", graded)
     lines = {line.split()[0]: line for line in out.splitlines() if line.strip()}
     assert "30.0" in lines["baseline"]
+    assert "80.0" in lines["1"]
     assert "90.0" in lines["1"]
     assert "scored" in lines["1"]
     assert "the folder is empty" in lines["2"]
     assert "+60.0 points (95 % interval +" in lines["improvement"]
     assert "graded" in lines["verdict"]
     assert str(recorded.db_link) in lines["record"]
-    assert str(recorded.run(GRADED).path) in lines["folder"]
+    assert str(recorded.run(graded).path) in lines["folder"]
 
 
-def test_show_as_json_has_the_same(recorded: Home, capsys):
+def test_show_as_json_has_the_same(recorded: Home, graded, later, capsys):
     facts = json.loads(output(capsys, "show", "latest", "--json"))
-    assert (facts["run_id"], facts["verdict"], facts["submissions"]) == (EMPTY, "no_submission", [])
-    facts = json.loads(output(capsys, "show", GRADED, "--json"))
+    assert (facts["run_id"], facts["verdict"], facts["submissions"]) == (later, "no_submission", [])
+    facts = json.loads(output(capsys, "show", graded, "--json"))
     assert facts["improvement_pct"] == pytest.approx(60)
     assert facts["improvement_low_pct"] < 60 < facts["improvement_high_pct"]
     assert [one["state"] for one in facts["submissions"]] == ["scored", "rejected"]
@@ -42,12 +42,11 @@ def test_show_as_json_has_the_same(recorded: Home, capsys):
     assert "token" not in json.dumps(facts)
 
 
-def test_list_shows_runs_newest_first(recorded: Home, capsys):
+def test_list_shows_runs_newest_first(recorded: Home, graded, later, capsys):
     rows = json.loads(output(capsys, "list", "--json"))
-    assert {row["run_id"] for row in rows} == {GRADED, EMPTY}
-    graded = next(row for row in rows if row["run_id"] == GRADED)
-    assert graded["improvement_pct"] == pytest.approx(60)
-    assert GRADED in output(capsys, "list")
+    assert [row["run_id"] for row in rows] == [later, graded]
+    assert rows[1]["improvement_pct"] == pytest.approx(60)
+    assert graded in output(capsys, "list")
 
 
 @pytest.mark.parametrize("kind", ["benchmarks", "agents", "models"])
@@ -60,14 +59,14 @@ def test_without_a_database_it_says_how_to_get_one(own_settings: Home, capsys):
     assert "make demo" in capsys.readouterr().err
 
 
-def test_sql_as_table_json_and_csv(recorded: Home, capsys):
+def test_sql_as_table_json_and_csv(recorded: Home, graded, capsys):
     query = "select run_id, verdict, improvement_pct from v_runs order by run_id"
-    assert GRADED in output(capsys, "sql", query)
+    assert graded in output(capsys, "sql", query)
     rows = json.loads(output(capsys, "sql", query, "--json"))
     assert [row["verdict"] for row in rows] == ["graded", "no_submission"]
     lines = list(csv.reader(io.StringIO(output(capsys, "sql", query, "--csv"))))
     assert lines[0] == ["run_id", "verdict", "improvement_pct"]
-    assert lines[1][0] == GRADED
+    assert lines[1][0] == graded
 
 
 def test_sql_without_a_query_lists_views_and_queries(recorded: Home, capsys):

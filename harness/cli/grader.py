@@ -1,0 +1,66 @@
+"""`harness up` and `harness down`: the grader, which alone writes the record."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness.cli import render
+from harness.errors import GraderUnavailable, UsageError
+
+if TYPE_CHECKING:
+    from harness.runner.grader_client import GraderClient
+
+
+def up() -> None:
+    """Start the grader, or repair it; nothing happens if it runs."""
+    from harness.cli.image_progress import showing_builds
+    from harness.runner.grader_client import GraderClient
+    from harness.runner.host import Host
+    from harness.runner.plan import product_tags
+    from harness.settings import load_settings
+
+    settings = load_settings()
+    with showing_builds() as progress, Host.open(settings, progress) as host:
+        grader = GraderClient(host.home)
+        host.require_grader(product_tags(settings)["grader"], grader)
+        stats = grader.stats()
+    render.say(f"the grader runs ({stats.image or stats.version}); active runs: {len(stats.active_runs)}")
+
+
+def down(
+    force: Annotated[bool, typer.Option("--force", help="Also while runs are active: their scoring waits.")] = False,
+) -> None:
+    """Stop the grader; the record stays and can be read."""
+    from harness.runner.grader_client import GraderClient
+    from harness.sandbox.compose import compose_down
+    from harness.sandbox.engine import connect
+    from harness.settings import load_settings
+
+    settings = load_settings()
+    home = settings.resolved_home()
+    if not force:
+        refuse_if_busy(GraderClient(home))
+    was_there = compose_down(connect(), settings.root.resolve(), home)
+    render.say("the grader was stopped" if was_there else "there was no grader")
+
+
+def refuse_if_busy(grader: GraderClient) -> None:
+    """Does nothing if no run needs the grader.
+
+    Raises:
+        UsageError: names the runs.
+    """
+    try:
+        active = grader.stats().active_runs
+    except GraderUnavailable:
+        return
+    if active:
+        raise UsageError(f"the grader is in use by {', '.join(active)}", "Stop those runs, or give --force.")
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands to `app`."""
+    app.command("up", epilog="Example: harness up")(up)
+    app.command("down", epilog="Example: harness down")(down)
