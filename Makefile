@@ -1,0 +1,89 @@
+# Everything a person types. Each target is one or two commands of the venv's own `harness`; nothing is hidden here.
+#   make demo                                  set up, build, run the arithmetic demo
+#   make run AGENT=example TASK=gsm8k MODEL=/models/mine DATA_DIR=/data/gsm8k LIMIT=50 TIMEOUT=600
+#   YES=1 make demo                            the same without the question before packages are installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup venv images demo run grader ui test test-unit test-integration test-e2e test-slow check format docs clean
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+HARNESS := $(BIN)/harness
+PYTEST := $(BIN)/python -m pytest
+
+AGENT ?= example
+TASK ?= arithmetic
+# The rest of a run's options, passed on only where given.
+RUN_OPTIONS = --agent "$(AGENT)" --task "$(TASK)" \
+  $(if $(MODEL),--model "$(MODEL)") $(if $(TIMEOUT),--timeout "$(TIMEOUT)") $(if $(DATA_DIR),--data-dir "$(DATA_DIR)") \
+  $(if $(LIMIT),--limit "$(LIMIT)") $(if $(GPUS),--gpus "$(GPUS)") $(if $(SEED),--seed "$(SEED)") \
+  $(if $(PROTOCOL),--protocol "$(PROTOCOL)") $(if $(PORT),--port "$(PORT)") $(if $(FOLLOW),--follow) $(if $(DRY_RUN),--dry-run)
+
+help: ## This list
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
+
+setup: ## What this machine lacks: Docker Engine and a few packages (asks first; YES=1 does not), the virtual environment
+	@scripts/setup_host.sh
+	@$(MAKE) --no-print-directory venv
+
+venv: $(VENV)/.installed ## The virtual environment alone
+
+$(VENV)/.installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "error: $(PYTHON) is $$($(PYTHON) --version 2>&1), 3.11 or newer is needed: make PYTHON=/path/to/python3.11 ..." >&2; exit 3; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "error: $(PYTHON) has no venv: apt-get install python3-venv (make setup does)" >&2; exit 3; }
+	@echo "setting up $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+images: venv ## Build the container images that are missing or stale
+	@$(HARNESS) images
+
+demo: setup images ## Set up, build, and run agent `example` on benchmark `arithmetic`
+	@$(HARNESS) run --agent example --task arithmetic
+
+run: images ## A run: AGENT TASK MODEL TIMEOUT DATA_DIR LIMIT GPUS SEED PROTOCOL PORT FOLLOW DRY_RUN
+	@$(HARNESS) run $(RUN_OPTIONS)
+
+grader: images ## Start the grader service (runs do it by themselves)
+	@$(HARNESS) up
+
+ui: venv ## Runs and their results, in the terminal
+	@$(HARNESS) list
+
+test: setup images ## All tests of the fixed tier: unit, contract, integration, end-to-end on real Docker
+	@$(PYTEST) -m "not slow" $(TEST_OPTIONS)
+
+test-unit: venv ## Unit and contract tests: no Docker, no network, seconds
+	@$(PYTEST) tests/unit tests/contract -m "not docker and not slow" $(TEST_OPTIONS)
+
+test-integration: images ## Integration tests
+	@$(PYTEST) tests/integration -m "not slow" $(TEST_OPTIONS)
+
+test-e2e: images ## End-to-end tests
+	@$(PYTEST) tests/e2e -m "not slow" $(TEST_OPTIONS)
+
+test-slow: images ## What is too heavy for the fixed tier
+	@$(PYTEST) -m slow $(TEST_OPTIONS)
+
+check: venv docs ## Format, lint, types, layers, docs
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(PYTEST) -q tests/unit/test_layers.py
+
+format: venv ## Format and fix what can be fixed
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+docs: venv ## Links, commands and queries in the documents hold
+	@$(PYTEST) -q tests/unit/test_docs.py
+
+clean: ## Remove what dead runs left in Docker, the virtual environment and caches; records and runs stay
+	@if [ -x $(HARNESS) ]; then $(HARNESS) clean --yes; fi
+	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@find . -name __pycache__ -type d -not -path './.harness/*' -prune -exec rm -rf {} +
