@@ -115,12 +115,16 @@ class Quota(Frozen):
         _reserve(image, self.limit_bytes)
         # nodiscard: mkfs would else punch the reserved blocks out of the file again.
         options = f"root_owner={self.uid}:{self.gid},lazy_itable_init=1,nodiscard"
-        _must(["mkfs.ext4", "-q", "-F", "-m", "0", "-O", "^has_journal", "-E", options, image], "making the workspace")
+        _must(
+            ["mkfs.ext4", "-q", "-F", "-m", "0", "-i", "32768", "-O", "^has_journal", "-E", options, image],
+            "making the workspace",
+        )
 
     def _mount(self) -> None:
         target = self.run_folder.filesystem.resolve()
         _must(
-            ["mount", "-t", "ext4", "-o", "loop,nosuid,nodev", self.run_folder.image, target], "mounting the workspace"
+            ["mount", "-t", "ext4", "-o", "loop,nosuid,nodev,noinit_itable", self.run_folder.image, target],
+            "mounting the workspace",
         )
 
     def attach(self) -> None:

@@ -1,0 +1,163 @@
+"""What an agent's container is given, and what its description refuses."""
+
+from pathlib import Path
+
+import docker
+import pytest
+
+from harness.domain.specs import Limits
+from harness.errors import PrerequisiteError, UsageError
+from harness.sandbox import agent as agents
+from harness.sandbox.agent import AgentContainerSpec, command, environment
+from harness.sandbox.disk import Quota, QuotaMode
+from harness.sandbox.hardening import Isolation, Resources, gpu_requests, host_config
+from harness.sandbox.mounts import bind_source
+from harness.sandbox.networks import RunNetwork
+from harness.sandbox.owner import current_owner
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> AgentContainerSpec:
+    for name in ("agent", "meta", "model", "data", "fs/workspace", "fs/tmp"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "agent/start.sh").write_text("true\n")
+    return AgentContainerSpec(
+        home_label="h",
+        run_id="r1",
+        owner=current_owner(),
+        image="harness-agent:x",
+        agent_folder=tmp_path / "agent",
+        meta=tmp_path / "meta",
+        model=tmp_path / "model",
+        model_repo_id="tiny/arith",
+        data=tmp_path / "data",
+        quota=Quota(mode=QuotaMode.WATCH, folder=tmp_path, size_mb=100, uid=1000, gid=1000),
+        network=RunNetwork(id="n", name="harness-r1", subnet="10.213.0.0/28"),
+        limits=Limits(memory_mb=512, pids=99, shm_mb=64, cpus=1.5, log_mb=7),
+        time_limit_s=60,
+        task="arithmetic",
+        grading_url="http://grader:5000/r/token",
+        seed=3,
+        cores=8,
+    )
+
+
+@pytest.fixture
+def client():
+    client = docker.DockerClient(base_url="unix:///nonexistent", version="1.41")
+    yield client
+    client.close()
+
+
+def test_the_start_script_runs_under_a_dead_mans_switch(spec):
+    assert command(spec) == ["timeout", "-k", "15", "60", "bash", "/opt/agent-folder/start.sh"]
+
+
+def test_the_environment_is_the_contracts(spec):
+    found = environment(spec)
+    expected = {
+        "TASK": "arithmetic",
+        "BASE_MODEL": "tiny/arith",
+        "WORKSPACE": "/workspace",
+        "MODEL_PATH": "/workspace/models/tiny/arith",
+        "DATA_PATH": "/workspace/data",
+        "OUTPUT_DIR": "/workspace/output",
+        "GRADING_SERVER_URL": "http://grader:5000/r/token",
+        "RUN_ID": "r1",
+        "SEED": "3",
+        "HOME": "/workspace/.home",
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "1",
+    }
+    assert {name: found[name] for name in expected} == expected
+
+
+def test_an_agents_own_variables_are_added_but_cannot_replace_the_contracts(spec):
+    found = environment(spec.model_copy(update={"env_vars": {"STEPS": "5", "TASK": "other", "OMP_NUM_THREADS": "4"}}))
+    assert (found["STEPS"], found["TASK"], found["OMP_NUM_THREADS"]) == ("5", "arithmetic", "4")
+
+
+def test_every_flag_of_the_hardening_list_is_set(client, spec):
+    config = agents._container_config(client, spec)
+    host = config["host_config"]
+    assert config["user"] == "1000:1000"
+    assert host["ReadonlyRootfs"] is True
+    assert host["CapDrop"] == ["ALL"]
+    assert host["SecurityOpt"] == ["no-new-privileges:true"]
+    assert host["PidsLimit"] == 99
+    assert host["Memory"] == host["MemorySwap"] == 512_000_000
+    assert host["ShmSize"] == 64_000_000
+    assert host["NanoCpus"] == 1_500_000_000
+    assert host["Init"] is True
+    assert config["environment"]["TINI_KILL_PROCESS_GROUP"] == "1"
+    assert host["IpcMode"] == "private"
+    assert host["CgroupnsMode"] == "private"
+    assert host["NetworkMode"] == "harness-r1"
+    assert host["Dns"] == ["192.0.2.1"]
+    assert host["ExtraHosts"] == ["grader:10.213.0.2"]
+    assert host["LogConfig"] == {"Type": "local", "Config": {"max-size": "7m", "max-file": "2"}}
+    limits = {limit["Name"]: limit["Hard"] for limit in host["Ulimits"]}
+    assert limits["core"] == 0
+    assert limits["nofile"] > 0
+    assert limits["fsize"] == 100_000_000
+    assert "Privileged" not in host
+    assert not host.get("Binds")
+    assert config["labels"]["harness.zone"] == "agent"
+    assert config["healthcheck"] == {"test": ["NONE"]}
+
+
+def test_only_workspace_and_tmp_are_writable_mounts(client, spec):
+    mounts = agents._container_config(client, spec)["host_config"]["Mounts"]
+    writable = {mount["Target"] for mount in mounts if not mount["ReadOnly"]}
+    assert writable == {"/workspace", "/tmp"}
+    assert {mount["Type"] for mount in mounts} == {"bind"}
+
+
+def test_a_loop_quota_needs_no_limit_on_single_files(client, spec):
+    quota = spec.quota.model_copy(update={"mode": QuotaMode.LOOP})
+    host = agents._container_config(client, spec.model_copy(update={"quota": quota}))["host_config"]
+    assert "fsize" not in {limit["Name"] for limit in host["Ulimits"]}
+
+
+def test_gpus_are_asked_for_by_uuid():
+    (request,) = gpu_requests(Isolation(gpus=("GPU-1", "GPU-2")))
+    assert request["DeviceIDs"] == ["GPU-1", "GPU-2"]
+    assert request["Count"] == 0
+    (request,) = gpu_requests(Isolation(gpus=("GPU-1",), has_cdi_only=True))
+    assert request["DeviceIDs"] == ["nvidia.com/gpu=GPU-1"]
+
+
+def test_a_runtime_of_the_settings_is_used(client):
+    config = host_config(client, Resources(memory_mb=10, pids=1), Isolation(runtime="runsc"), [])
+    assert config["Runtime"] == "runsc"
+    assert config["NetworkMode"] == "none"
+
+
+@pytest.mark.parametrize("start", ["missing.sh", "../start.sh", "/etc/passwd"])
+def test_a_start_script_outside_of_the_folder_or_missing_is_refused(spec, start):
+    with pytest.raises(UsageError, match="has no"):
+        agents._check_start(spec.model_copy(update={"start": start}))
+
+
+def test_an_unreadable_start_script_is_refused_with_the_fix(spec):
+    (spec.agent_folder / "start.sh").chmod(0o600)
+    if (spec.agent_folder / "start.sh").stat().st_uid == spec.quota.uid:
+        pytest.skip("this user is the agents' own")
+    with pytest.raises(PrerequisiteError, match=r"chmod -R a\+rX"):
+        agents._check_start(spec)
+
+
+def test_a_link_is_no_mount_source(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path)
+    with pytest.raises(PrerequisiteError, match="symbolic link"):
+        bind_source(tmp_path / "link")
+
+
+def test_a_missing_folder_is_no_mount_source(tmp_path):
+    with pytest.raises(PrerequisiteError, match="does not exist"):
+        bind_source(tmp_path / "missing")
+
+
+def test_a_folder_with_a_mount_below_is_no_mount_source():
+    with pytest.raises(PrerequisiteError, match="mounted below it"):
+        bind_source(Path("/"))

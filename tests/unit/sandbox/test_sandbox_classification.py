@@ -1,0 +1,53 @@
+"""What ended an agent: the table of docs, row by row."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from harness.domain.runs import EndedBy
+from harness.sandbox.watch import Evidence, ExitState, classify
+
+THEN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def ended(code, *, oom=False, error="", **evidence):
+    state = ExitState(exit_code=code, is_out_of_memory=oom, started_at=THEN, finished_at=THEN, error=error)
+    return classify(Evidence(exit=state, **evidence))
+
+
+@pytest.mark.parametrize(
+    ("code", "seen", "kind", "words"),
+    [
+        (0, {}, EndedBy.FINISHED, ""),
+        (0, {"oom": True}, EndedBy.FINISHED, "memory limit"),
+        (0, {"is_disk_full": True}, EndedBy.FINISHED, "disk limit"),
+        (1, {}, EndedBy.CRASH, "exit code 1"),
+        (137, {"oom": True}, EndedBy.OUT_OF_MEMORY, "memory limit"),
+        (137, {}, EndedBy.CRASH, "signal 9"),
+        (137, {"oom_events": 1}, EndedBy.OUT_OF_MEMORY, "memory limit"),
+        (1, {"oom": True}, EndedBy.OUT_OF_MEMORY, "memory limit"),
+        (1, {"is_disk_full": True}, EndedBy.DISK_FULL, "disk limit"),
+        (153, {}, EndedBy.DISK_FULL, "disk limit"),
+        (1, {"pids_limit_hits": 7}, EndedBy.CRASH, "7 forks refused"),
+        (124, {}, EndedBy.CRASH, "exit code 124"),
+        (124, {"has_deadline_passed": True}, EndedBy.DEADLINE, "time was up"),
+        (137, {"has_deadline_passed": True}, EndedBy.DEADLINE, "time was up"),
+        (143, {"is_stop_requested": True}, EndedBy.STOPPED, "on request"),
+        (143, {"has_engine_restarted": True}, EndedBy.INFRASTRUCTURE, "daemon was restarted"),
+        (143, {}, EndedBy.CRASH, "signal 15"),
+        (127, {}, EndedBy.CRASH, "command was not found"),
+        (128, {"error": "no such device"}, EndedBy.INFRASTRUCTURE, "no such device"),
+    ],
+)
+def test_each_kind_of_end(code, seen, kind, words):
+    ending = ended(code, **seen)
+    assert ending.ended_by is kind
+    assert words in ending.detail
+
+
+def test_a_container_that_is_gone_is_not_the_agents_doing():
+    assert classify(Evidence(exit=None)).ended_by is EndedBy.INFRASTRUCTURE
+
+
+def test_stopping_wins_over_a_container_that_is_gone():
+    assert classify(Evidence(exit=None, is_stop_requested=True)).ended_by is EndedBy.STOPPED
