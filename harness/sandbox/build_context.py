@@ -86,7 +86,9 @@ def context_digest(files: Iterable[ContextFile], *parents: str) -> str:
     return digest.hexdigest()[:12]
 
 
-def build_tar(files: Iterable[ContextFile], wheels: Iterable[Path] = ()) -> IO[bytes]:
+def build_tar(
+    files: Iterable[ContextFile], wheels: Iterable[Path] = (), certificates: Path = HOST_CERTIFICATES
+) -> IO[bytes]:
     """A build context ready to send: `files`, then `ca/` (the host's extra certificates) and `wheelhouse/` (`wheels`).
 
     Both folders always exist, so that `COPY ca/` works on every machine; a file of the same name in `files` wins.
@@ -98,7 +100,7 @@ def build_tar(files: Iterable[ContextFile], wheels: Iterable[Path] = ()) -> IO[b
             taken.add(file.name)
             header = _header(file.name, len(file.content), 0o755 if file.is_executable else 0o644)
             tar.addfile(header, io.BytesIO(file.content))
-        for folder, paths in (("ca", host_certificates()), ("wheelhouse", sorted(wheels))):
+        for folder, paths in (("ca", host_certificates(certificates)), ("wheelhouse", sorted(wheels))):
             tar.addfile(_folder_header(folder))
             for path in paths:
                 if f"{folder}/{path.name}" not in taken:
@@ -108,7 +110,7 @@ def build_tar(files: Iterable[ContextFile], wheels: Iterable[Path] = ()) -> IO[b
     return spool
 
 
-def host_certificates(folder: Path = HOST_CERTIFICATES) -> list[Path]:
+def host_certificates(folder: Path) -> list[Path]:
     """The extra CA certificates that this host trusts (none on an ordinary machine), one per file name."""
     return sorted({path.name: path for path in sorted(folder.rglob("*.crt"))}.values()) if folder.is_dir() else []
 
@@ -124,7 +126,7 @@ def zone_modules(root: Path, zone: str) -> set[Path]:
         if path in found:
             continue
         found.add(path)
-        for module in _imports(path, path.stat().st_mtime_ns):
+        for module in _imports(path.read_bytes()):
             waiting.extend(_module_files(root, module))
     return found
 
@@ -141,10 +143,10 @@ def _harness_files(root: Path, zone: str) -> Iterator[ContextFile]:
 
 
 @lru_cache(maxsize=1024)
-def _imports(path: Path, _mtime_ns: int) -> frozenset[str]:
+def _imports(source: bytes) -> frozenset[str]:
     """Names below `harness` that a file imports anywhere in it."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_bytes())):
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "harness":
             names.add(node.module)
             names.update(f"{node.module}.{alias.name}" for alias in node.names)

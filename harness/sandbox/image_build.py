@@ -111,7 +111,12 @@ def _event(zone: str, message: Mapping[str, Any], elapsed_s: float) -> BuildEven
         return BuildEvent(zone=zone, kind="log", text=text, elapsed_s=elapsed_s)
     number, count, words = step.groups()
     return BuildEvent(
-        zone=zone, kind="step", text=" ".join(words.split())[:100], step=int(number), steps=int(count), elapsed_s=elapsed_s
+        zone=zone,
+        kind="step",
+        text=" ".join(words.split())[:100],
+        step=int(number),
+        steps=int(count),
+        elapsed_s=elapsed_s,
     )
 
 
