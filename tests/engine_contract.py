@@ -18,7 +18,7 @@ BROKEN = {
     "bad_shape": "shape",
     "bad_nan": "not finite",
     "bad_head": "lm_head.weight",
-    "bad_twice": "norm.weight is in model-1.safetensors and in model-2.safetensors",
+    "bad_twice": "norm.weight is in .*00001-of-00002.safetensors and in .*00002-of-00002.safetensors",
     "bad_empty": "no .*safetensors",
     "bad_truncated": "Safetensor",
     "bad_garbage": "Safetensor",
@@ -189,4 +189,12 @@ class EngineContract:
         assert not service.load("untied")
         assert service.answers() != first
         service.load("base")
+        assert service.answers() == first
+
+    def test_a_model_that_is_stored_under_other_names_is_served(self, service: ServedModels) -> None:
+        service.load("experts")
+        first = service.answers()
+        assert not service.load("other_experts")
+        assert service.answers() != first
+        assert not service.load("experts")
         assert service.answers() == first

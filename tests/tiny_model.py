@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import string
 import sys
@@ -47,6 +48,31 @@ def write_model(folder: Path, seed: int, is_tied: bool = True) -> None:
     tokenizer.save_pretrained(folder)
 
 
+def write_moe(folder: Path, seed: int) -> None:
+    """A model whose tensors are stored under other names than it runs with."""
+    import torch
+    from transformers import Qwen2MoeConfig, Qwen2MoeForCausalLM
+
+    tokenizer = _tokenizer()
+    torch.manual_seed(seed)
+    config = Qwen2MoeConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        num_experts=4,
+        num_experts_per_tok=2,
+        moe_intermediate_size=16,
+        shared_expert_intermediate_size=16,
+        max_position_embeddings=MAX_POSITIONS,
+        eos_token_id=tokenizer.eos_token_id,
+        initializer_range=0.6,
+    )
+    Qwen2MoeForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
 def _tokenizer() -> Any:
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
@@ -78,6 +104,8 @@ def write_all(root: Path) -> None:
     names = sorted(tensors)
     halves = [{name: tensors[name] for name in part} for part in (names[::2], names[1::2])]
     _variant(root, "sharded", *halves)
+    write_moe(root / "experts", seed=3)
+    write_moe(root / "other_experts", seed=4)
     _variant(root, "bad_missing", {k: v for k, v in tensors.items() if k != NORM})
     _variant(root, "bad_unknown", {**tensors, "model.extra": torch.ones(2)})
     _variant(root, "bad_shape", {**tensors, NORM: torch.ones(7)})
@@ -86,18 +114,24 @@ def write_all(root: Path) -> None:
     _variant(root, "bad_twice", tensors, {NORM: tensors[NORM]})
     _variant(root, "bad_empty")
     _variant(root, "bad_truncated", tensors)
-    file = root / "bad_truncated" / "model-1.safetensors"
+    file = root / "bad_truncated" / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-1_000])
     _variant(root, "bad_garbage", tensors)
-    (root / "bad_garbage" / "model-1.safetensors").write_bytes(b"\xff" * 5_000)
+    (root / "bad_garbage" / "model.safetensors").write_bytes(b"\xff" * 5_000)
 
 
 def _variant(root: Path, name: str, *shards: dict[str, Any]) -> None:
     from safetensors.torch import save_file
 
-    shutil.copytree(root / "base", root / name, ignore=shutil.ignore_patterns("*.safetensors"))
-    for number, shard in enumerate(shards, start=1):
-        save_file(shard, root / name / f"model-{number}.safetensors", metadata={"format": "pt"})
+    folder = root / name
+    shutil.copytree(root / "base", folder, ignore=shutil.ignore_patterns("*.safetensors"))
+    files = ["model.safetensors"] if len(shards) == 1 else [f"model-0000{k + 1}-of-00002.safetensors" for k in range(2)]
+    for file, shard in zip(files, shards, strict=False):
+        save_file(shard, folder / file, metadata={"format": "pt"})
+    if len(shards) > 1:
+        places = {tensor: file for file, shard in zip(files, shards, strict=True) for tensor in shard}
+        index = {"metadata": {"total_size": 0}, "weight_map": places}
+        (folder / "model.safetensors.index.json").write_text(json.dumps(index))
 
 
 if __name__ == "__main__":

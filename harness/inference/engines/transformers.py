@@ -6,36 +6,21 @@ import hashlib
 import platform
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
-from transformers.initialization import no_init_weights
 
 from harness.domain.specs import EngineSpec
 from harness.errors import EvaluationFailed, HarnessError, LoadFailed, UsageError
 from harness.inference.engines.decoding import Drawing, Row, complete
+from harness.inference.engines.frame import Frame, read_frame
 from harness.inference.engines.prompts import token_ids
 from harness.inference.engines.stopping import StopRule
 from harness.inference.engines.weights import copy_weights, setup_digest, weights_identity
 from harness.inference.wire import Completion, EngineInfo, Prompt, Sampling
 
 PACKAGES = ("torch", "transformers", "tokenizers", "safetensors")
-LOCAL = {"local_files_only": True, "trust_remote_code": False}
-
-
-@dataclass(frozen=True)
-class _Frame:
-    """Everything of a Hugging Face folder but its weights; kept while folders differ in weights only."""
-
-    digest: str
-    model: Any
-    tokenizer: Any
-    end_tokens: frozenset[int]
-    max_positions: int | None
 
 
 class TransformersEngine:
@@ -50,7 +35,7 @@ class TransformersEngine:
         torch.use_deterministic_algorithms(True)
         # Only costs: no result depends on memory that nobody wrote.
         torch.utils.deterministic.fill_uninitialized_memory = False
-        self._frame: _Frame | None = None
+        self._frame: Frame | None = None
         self._loaded: object = None
 
     def info(self) -> EngineInfo:
@@ -68,10 +53,12 @@ class TransformersEngine:
             return True
         self._loaded = None
         try:
-            if self._frame is None or self._frame.digest != digest:
+            if self._frame is not None and self._frame.digest == digest and self._frame.is_in_place:
+                copy_weights(self._frame.model, folder)
+            else:
+                # The memory of the old model is needed for the new one.
                 self._frame = None
-                self._frame = _read_frame(folder, digest, self._spec.dtype, self._device)
-            copy_weights(self._frame.model, folder)
+                self._frame = read_frame(folder, digest, getattr(torch, self._spec.dtype), self._device)
         except (HarnessError, MemoryError, OSError, torch.OutOfMemoryError):
             raise
         except Exception as error:
@@ -103,27 +90,6 @@ class TransformersEngine:
             )
             for row in rows
         ]
-
-
-def _read_frame(folder: Path, digest: str, dtype: str, device: Any) -> _Frame:
-    config = AutoConfig.from_pretrained(folder, **LOCAL)
-    tokenizer = AutoTokenizer.from_pretrained(folder, **LOCAL)
-    # Nothing is mapped from a file: parameters are torch's own memory (huge pages), and every load copies into them.
-    with no_init_weights():
-        model = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, dtype), trust_remote_code=False)
-    model.tie_weights()
-    model.requires_grad_(False)
-    ends = [config.get_text_config().eos_token_id, tokenizer.eos_token_id]
-    if (folder / "generation_config.json").is_file():
-        ends.append(GenerationConfig.from_pretrained(folder).eos_token_id)
-    flat = [end for entry in ends for end in (entry if isinstance(entry, list | tuple) else [entry])]
-    return _Frame(
-        digest=digest,
-        model=model.to(device).eval(),
-        tokenizer=tokenizer,
-        end_tokens=frozenset(end for end in flat if end is not None),
-        max_positions=getattr(config.get_text_config(), "max_position_embeddings", None),
-    )
 
 
 def _row(ids: list[int], sampling: Sampling, max_positions: int | None) -> Row:

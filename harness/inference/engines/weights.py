@@ -33,53 +33,78 @@ def weights_identity(folder: Path) -> tuple[tuple[str, int, int, int], ...]:
     return tuple((name, stat.st_size, stat.st_ino, stat.st_mtime_ns) for name, stat in stats)
 
 
+def names_fit(model: Any, folder: Path) -> bool:
+    """Whether the folder's tensor names are those of `model` (tied ones may be left out).
+
+    Some architectures are stored under other names than they run with; transformers converts those itself.
+
+    Raises:
+        LoadFailed: no weights, or a tensor is in two files.
+    """
+    targets = _targets(model)
+    places = _places(model, folder)
+    return not _unknown(targets, places) and not _missing(targets, places)
+
+
 def copy_weights(model: Any, folder: Path) -> None:
     """Overwrites every parameter of `model` with the folder's tensors, cast to the model's dtype.
 
     Raises:
         LoadFailed: a tensor is missing, unknown, of another shape, in two files, or not finite.
     """
-    files = sorted(folder.glob(WEIGHTS))
-    if not files:
-        raise LoadFailed(f"no {WEIGHTS} in the checkpoint")
-    targets = dict(model.state_dict(keep_vars=True))
-    places = _places(model, files)
-    _check_names(targets, places, model)
+    targets, places = _targets(model), _places(model, folder)
+    if unknown := _unknown(targets, places):
+        raise LoadFailed(f"{type(model).__name__} has no tensor {unknown[0]} ({len(unknown)} unknown)")
+    if missing := _missing(targets, places):
+        raise LoadFailed(f"tensor {missing[0]} is missing ({len(missing)} missing)")
     done: dict[int, str] = {}
-    for file in files:
+    for file in sorted(set(places.values())):
         with safe_open(file, framework="pt") as tensors:
-            for name in tensors.keys():  # noqa: SIM118 - safe_open has no __iter__
-                if places.get(name) == file:
-                    _copy(targets[name], tensors.get_tensor(name), name, done)
-    for name, target in targets.items():
+            for name in (name for name, place in places.items() if place == file):
+                _copy(targets[name], tensors.get_tensor(name), name, done)
+    check_finite(model)
+
+
+def check_finite(model: Any) -> None:
+    """Raises LoadFailed where a weight of `model` is NaN or infinite."""
+    for name, target in _targets(model).items():
         if not torch.isfinite(target).all():
             raise LoadFailed(f"tensor {name} is not finite in {target.dtype}")
 
 
-def _places(model: Any, files: list[Path]) -> dict[str, Path]:
+def _targets(model: Any) -> dict[str, Any]:
+    return dict(model.state_dict(keep_vars=True))
+
+
+def _places(model: Any, folder: Path) -> dict[str, Path]:
+    """Tensor name -> the file that holds it, without what the architecture says is left over from older versions."""
+    files = sorted(folder.glob(WEIGHTS))
+    if not files:
+        raise LoadFailed(f"no {WEIGHTS} in the checkpoint")
+    known = _targets(model).keys()
     ignored = [re.compile(pattern) for pattern in getattr(model, "_keys_to_ignore_on_load_unexpected", None) or ()]
     places: dict[str, Path] = {}
     for file in files:
         with safe_open(file, framework="pt") as tensors:
-            for name in tensors.keys():  # noqa: SIM118 - safe_open has no __iter__
-                if any(pattern.search(name) for pattern in ignored):
-                    continue
-                if name in places:
-                    raise LoadFailed(f"tensor {name} is in {places[name].name} and in {file.name}")
+            names = list(tensors.keys())
+        for name in names:
+            if name in places:
+                raise LoadFailed(f"tensor {name} is in {places[name].name} and in {file.name}")
+            if name in known or not any(pattern.search(name) for pattern in ignored):
                 places[name] = file
     return places
 
 
-def _check_names(targets: dict[str, Any], places: dict[str, Path], model: Any) -> None:
-    unknown = sorted(places.keys() - targets.keys())
-    if unknown:
-        raise LoadFailed(f"{type(model).__name__} has no tensor {unknown[0]} ({len(unknown)} unknown)")
+def _unknown(targets: dict[str, Any], places: dict[str, Path]) -> list[str]:
+    return sorted(places.keys() - targets.keys())
+
+
+def _missing(targets: dict[str, Any], places: dict[str, Path]) -> list[str]:
+    """Names of weights of which the files hold neither the tensor nor one that it is tied to."""
     shared = defaultdict(list)
     for name, target in targets.items():
         shared[target.data_ptr()].append(name)
-    for names in shared.values():
-        if not any(name in places for name in names):
-            raise LoadFailed(f"tensor {names[0]} is missing")
+    return sorted(names[0] for names in shared.values() if not any(name in places for name in names))
 
 
 def _copy(target: Any, source: Any, name: str, done: dict[int, str]) -> None:
