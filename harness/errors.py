@@ -64,6 +64,10 @@ class UsageError(HarnessError):
     exit_code = 2
 
 
+class UnknownRun(UsageError):
+    """The grader has no such run."""
+
+
 class PrerequisiteError(HarnessError):
     """This machine lacks something the request needs."""
 

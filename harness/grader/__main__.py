@@ -21,6 +21,7 @@ from harness.grader.agent_app import create_agent_app
 from harness.grader.descriptors import DescriptorListener
 from harness.grader.service import Grader, open_grader
 from harness.grader.serving import HttpServer
+from harness.home import Home
 from harness.settings import Settings, load_settings
 from harness.store.database import WritableDatabase, open_writer
 from harness.unix_socket import listen
@@ -57,7 +58,7 @@ def main() -> int:
 def _serve(settings: Settings, options: argparse.Namespace) -> int:
     home = settings.resolved_home()
     stop = _stop_signal()
-    home.create()
+    _require_folders(home)
     db = open_writer(home.db)
     grader = open_grader(home, db, options.image, options.service_root)
     grader.take_up()
@@ -73,6 +74,13 @@ def _serve(settings: Settings, options: argparse.Namespace) -> int:
     stop.wait()
     _stop(grader, db, servers, listener)
     return 0
+
+
+def _require_folders(home: Home) -> None:
+    """The host makes the folders; in a container their parent is read-only."""
+    for folder in (home.db_dir, home.snapshots, home.models, home.eval, home.admin_dir):
+        if not folder.is_dir():
+            raise PrerequisiteError(f"{folder} is missing", "Start the grader with `harness up`, which makes it.")
 
 
 def _stop(grader: Grader, db: WritableDatabase, servers: list[HttpServer], listener: DescriptorListener) -> None:

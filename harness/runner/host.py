@@ -19,7 +19,7 @@ from harness.sandbox.data_scripts import DataScript, run_data_script
 from harness.sandbox.derived_images import agent_image, ensure_image, scorer_image
 from harness.sandbox.disk import choose_mode
 from harness.sandbox.doctor import require_isolation
-from harness.sandbox.engine import DockerClient, EngineInfo, connect, engine_info
+from harness.sandbox.engine import DockerClient, EngineInfo, connect, engine_info, log_tail
 from harness.sandbox.image_build import Progress
 from harness.sandbox.images import missing_images
 from harness.sandbox.owner import current_owner
@@ -91,10 +91,14 @@ class Host:
             try:
                 grader.stats()
                 return
-            except GraderUnavailable:
+            except GraderUnavailable as error:
                 if time.monotonic() > deadline:
-                    raise
+                    raise GraderUnavailable(f"{error.what}; its last words:\n{self._last_words()}") from error
             time.sleep(0.1)
+
+    def _last_words(self) -> str:
+        found = grader_container(self.client, self.home)
+        return log_tail(self.client, found.container_id, 10) if found else "(no container)"
 
     def _refuse_if_busy(self, grader: GraderClient) -> None:
         try:

@@ -12,6 +12,7 @@ from harness.domain.specs import RunPlan
 from harness.errors import InfrastructureError
 from harness.home import Home, RunFolder
 from harness.runner.grader_client import GraderClient
+from harness.runner.record import keep_record
 from harness.runner.workspace import lay_out
 from harness.sandbox import reaper, watch
 from harness.sandbox.agent import AgentContainerSpec, create_agent, start_agent
@@ -213,6 +214,10 @@ class RunObjects:
             return False
         self._quota.attach()
         return True
+
+    def keep_record(self) -> None:
+        """The run's rows as files in its folder."""
+        keep_record(self._home, self._plan.run_id)
 
     def remove(self, *, keep_workspace: bool) -> None:
         """Removes all that was started; the workspace's content stays on disk if it is to be resumed."""

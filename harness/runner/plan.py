@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import secrets
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 
 from harness import catalog
@@ -110,8 +111,9 @@ def _limits(request: RunRequest, benchmark: Benchmark) -> Limits:
     return benchmark.config.limits.model_copy(update=named)
 
 
+@cache
 def product_tags(settings: Settings) -> dict[str, str]:
-    """Zone -> tag of the product's own images, for the checkout as it is."""
+    """Zone -> tag of the product's own images, for the checkout as this process found it."""
     return expected_tags(settings.root.resolve(), detect_device(settings.device), settings.base_image)
 
 

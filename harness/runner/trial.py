@@ -162,6 +162,7 @@ class Trial:
             if kept.left_out:
                 self._grader.add_event(self._plan.run_id, EventIn(kind="left_out", detail={"files": kept.left_out}))
         self._grader.close(self._plan.run_id, CloseRun(artifacts=artifacts))
+        self._objects.keep_record()
         self._objects.remove(keep_workspace=is_kept)
         if not is_kept:
             self._folder.token.unlink(missing_ok=True)

@@ -77,6 +77,27 @@ def run_process(
     return ProcessResult(words, process.returncode, stdout, stderr)
 
 
+def spawn_detached(argv: Sequence[str | Path], log: Path) -> int:
+    """Starts `argv` in a session of its own that outlives this process, its output added to `log`; returns its pid.
+
+    Raises:
+        PrerequisiteError: the program does not exist here.
+    """
+    words = tuple(str(word) for word in argv)
+    try:
+        with log.open("ab") as output:
+            return subprocess.Popen(
+                words,
+                env=child_environment({}),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            ).pid
+    except FileNotFoundError as error:
+        raise PrerequisiteError(f"program {words[0]} not found", "Install it, and try again.") from error
+
+
 def _kill_session(process: subprocess.Popen[str]) -> None:
     try:
         os.killpg(process.pid, signal.SIGKILL)
