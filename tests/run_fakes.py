@@ -1,0 +1,194 @@
+"""A grader and the objects of a run, in memory: they do what the real ones promise, as far as the run loop sees it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from harness.domain.admin import (
+    BaselineView,
+    CloseRun,
+    EventIn,
+    FinishRun,
+    ResourceSampleIn,
+    RunStatus,
+    SetPhase,
+    StartClock,
+)
+from harness.domain.base import now_utc
+from harness.domain.runs import EndedBy, Phase, verdict_of
+from harness.domain.specs import (
+    Agent,
+    AgentConfig,
+    Benchmark,
+    BenchmarkConfig,
+    DataRef,
+    EngineSpec,
+    Limits,
+    ModelRef,
+    Protocol,
+    RunPlan,
+)
+from harness.home import RunFolder
+from harness.runner.objects import AgentEnd
+
+RUN_ID = "20260101T000000_fake_0001"
+
+
+def make_plan(folder: Path, timeout_s: int = 60) -> RunPlan:
+    """A plan that refers to nothing real."""
+    return RunPlan(
+        run_id=RUN_ID,
+        created_at=now_utc(),
+        agent=Agent(id="fake", path=folder, digest="a", config=AgentConfig(name="fake")),
+        benchmark=Benchmark(id="fake", path=folder, digest="b", config=BenchmarkConfig(name="fake")),
+        model=ModelRef(repo_id="m", revision="local", path=Path("models/m"), tree_hash="t", size_bytes=1),
+        data=DataRef(train_path=Path("train/x"), eval_path=Path("eval/x"), eval_hash="e", train_items=1, eval_items=2),
+        protocol=Protocol.STANDARD,
+        limits=Limits(timeout_s=timeout_s),
+        images={"agent": "i", "scorer": "s"},
+        engine=EngineSpec(image="i", device="cpu"),
+    )
+
+
+class FakeGrader:
+    """Keeps one run's state; `open_submissions` are scored one per poll once services are there."""
+
+    def __init__(self, objects: FakeObjects) -> None:
+        self.objects = objects
+        self.calls: list[str] = []
+        self.phases: list[Phase] = []
+        self.status_now = RunStatus(run_id=RUN_ID, phase=Phase.PLANNED)
+        self.has_cached_baseline = True
+        self.baseline_error: str | None = None
+        self.open_submissions = 0
+        self.scored = 0
+        self.closed_with: CloseRun | None = None
+        self.finished_with: FinishRun | None = None
+
+    def _set(self, **fields: object) -> RunStatus:
+        self.status_now = self.status_now.model_copy(update=fields)
+        return self.status_now
+
+    def set_phase(self, run_id: str, phase: SetPhase) -> RunStatus:
+        self.phases.append(phase.phase)
+        return self._set(phase=phase.phase, owner=phase.owner)
+
+    def ask_baseline(self, run_id: str) -> RunStatus:
+        if self.has_cached_baseline:
+            return self._set(baseline=_baseline(is_cached=True))
+        return self._set(needs_services=True, baseline_error=self.baseline_error)
+
+    def status(self, run_id: str) -> RunStatus:
+        needs = self.open_submissions > 0 or (self.status_now.needs_services and self.status_now.baseline is None)
+        if self.objects.services and self.status_now.needs_services and self.status_now.baseline is None:
+            self._set(baseline=_baseline(is_cached=False))
+        if self.objects.services and self.open_submissions:
+            self.open_submissions -= 1
+            self.scored += 1
+        return self._set(open_submissions=self.open_submissions, needs_services=needs)
+
+    def start_clock(self, run_id: str, clock: StartClock) -> RunStatus:
+        self.calls.append("clock")
+        return self._set(started_at=clock.started_at, deadline=clock.deadline)
+
+    def add_event(self, run_id: str, event: EventIn) -> None:
+        self.calls.append(f"event {event.kind}")
+
+    def add_sample(self, run_id: str, sample: ResourceSampleIn) -> None:
+        self.calls.append("sample")
+
+    def finish(self, run_id: str, finish: FinishRun) -> RunStatus:
+        if self.finished_with is None:
+            self.finished_with = finish
+        return self._set(ended_by=self.finished_with.ended_by, agent_ended_at=now_utc())
+
+    def close(self, run_id: str, close: CloseRun) -> RunStatus:
+        self.closed_with = close
+        ended_by = self.finished_with.ended_by if self.finished_with else EndedBy.INFRASTRUCTURE
+        verdict = verdict_of(
+            has_scored=self.scored > 0, has_failed_evaluation=self.open_submissions > 0, ended_by=ended_by
+        )
+        return self._set(verdict=verdict, phase=Phase.ENDED)
+
+
+class FakeObjects:
+    """A container that ends after so many looks at it; every other object is a flag."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = RunFolder(folder)
+        self.folder.meta.mkdir(parents=True)
+        self.calls: list[str] = []
+        self.services = False
+        self.ends_after = 1
+        self.end = AgentEnd(EndedBy.FINISHED, 0, "")
+        self.agent_started_at: datetime | None = None
+        self.is_removed = False
+        self.raises: dict[str, BaseException] = {}
+        self.services_die = False
+
+    def _called(self, name: str) -> None:
+        self.calls.append(name)
+        if name in self.raises:
+            raise self.raises.pop(name)
+
+    def prepare(self) -> None:
+        self._called("prepare")
+
+    def find_agent(self) -> datetime | None:
+        return self.agent_started_at
+
+    def create_agent(self, time_limit_s: float) -> None:
+        self._called(f"create {time_limit_s:.0f}")
+
+    def start_agent(self) -> datetime:
+        self._called("start")
+        self.agent_started_at = now_utc()
+        return self.agent_started_at
+
+    def follow_log(self) -> None:
+        self._called("follow")
+
+    def wait_agent(self, timeout_s: float, deadline: datetime | None) -> AgentEnd | None:
+        self._called("wait")
+        self.ends_after -= 1
+        return self.end if self.ends_after <= 0 else None
+
+    def stop_agent(self, *, is_requested: bool) -> None:
+        self._called("stop on request" if is_requested else "stop")
+        self.ends_after = 0
+
+    def hand_over(self, grader: FakeGrader) -> None:
+        self._called("hand over")
+
+    def has_services(self) -> bool:
+        return self.services and not self.services_die
+
+    def start_services(self) -> None:
+        self._called("start services")
+        self.services = not self.services_die
+
+    def sample(self) -> ResourceSampleIn | None:
+        return None
+
+    def is_over_quota(self) -> bool:
+        return False
+
+    def attach_for_collection(self) -> bool:
+        self._called("attach")
+        return False
+
+    def keep_record(self) -> None:
+        self._called("keep record")
+
+    def remove(self, *, keep_workspace: bool) -> None:
+        self._called("remove" if not keep_workspace else "remove but the workspace")
+        self.is_removed = True
+
+
+def _baseline(*, is_cached: bool) -> BaselineView:
+    return BaselineView(feedback_pct=10.0, final_pct=11.0, final_stderr_pct=1.0, is_cached=is_cached)
+
+
+def ago(seconds: float) -> datetime:
+    return datetime.now(UTC) - timedelta(seconds=seconds)

@@ -1,0 +1,177 @@
+"""The run loop: phases in order, re-entry after a death, and what every kind of ending becomes."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from harness.domain.runs import EndedBy, Phase, Verdict
+from harness.errors import EvaluationFailed, InfrastructureError, Interrupted, ServiceUnavailable
+from harness.runner import trial as trial_module
+from harness.runner.attempt import Attempt
+from harness.runner.grader_client import GraderClient
+from harness.runner.objects import AgentEnd, RunObjects
+from harness.runner.progress import Progress, Reporter
+from harness.runner.trial import Trial
+from tests.run_fakes import RUN_ID, FakeGrader, FakeObjects, ago, make_plan
+
+
+class Stage:
+    """A trial with its fakes."""
+
+    def __init__(self, folder: Path, timeout_s: int = 60) -> None:
+        self.objects = FakeObjects(folder)
+        self.grader = FakeGrader(self.objects)
+        self.shown: list[Progress] = []
+        self.plan = make_plan(folder, timeout_s)
+
+    def run(self, start: Phase = Phase.PREPARING):
+        reporter = Reporter(RUN_ID, self.shown.append, ago(0))
+        trial = Trial(self.plan, cast(GraderClient, self.grader), cast(RunObjects, self.objects), reporter)
+        return trial.run(start)
+
+
+@pytest.fixture
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    monkeypatch.setattr(trial_module, "POLL_S", 0.0)
+    monkeypatch.setattr(trial_module, "EXIT_POLL_S", 0.0)
+    return Stage(tmp_path / "run")
+
+
+def test_phases_are_entered_in_order_and_everything_is_removed(stage: Stage) -> None:
+    status = stage.run()
+    assert stage.grader.phases == [
+        Phase.PREPARING,
+        Phase.BASELINE,
+        Phase.AGENT,
+        Phase.FINISHING,
+        Phase.COLLECTING,
+    ]
+    assert status.verdict is Verdict.NO_SUBMISSION
+    assert stage.objects.calls[-2:] == ["keep record", "remove"]
+    assert not stage.objects.folder.token.exists()
+
+
+def test_services_are_not_started_when_nothing_needs_them(stage: Stage) -> None:
+    stage.run()
+    assert "start services" not in stage.objects.calls
+
+
+def test_an_uncached_baseline_starts_the_services(stage: Stage) -> None:
+    stage.grader.has_cached_baseline = False
+    stage.run()
+    assert stage.objects.calls.count("start services") == 1
+
+
+def test_submissions_in_flight_are_scored_after_the_agent_has_ended(stage: Stage) -> None:
+    stage.grader.open_submissions = 3
+    stage.objects.end = AgentEnd(EndedBy.CRASH, 1, "exit code 1")
+    status = stage.run()
+    assert status.verdict is Verdict.GRADED
+    assert stage.grader.finished_with is not None
+    assert stage.grader.finished_with.ended_by is EndedBy.CRASH
+
+
+def test_a_failed_baseline_closes_the_run_as_void(stage: Stage) -> None:
+    stage.grader.has_cached_baseline = False
+    stage.grader.baseline_error = "the evaluator raised"
+    with pytest.raises(EvaluationFailed, match="the evaluator raised"):
+        stage.run()
+    assert stage.grader.status_now.verdict is Verdict.INFRA_VOID
+    assert stage.objects.is_removed
+
+
+def test_services_that_die_again_and_again_make_the_run_void(stage: Stage) -> None:
+    stage.grader.open_submissions = 1
+    stage.objects.services_die = True
+    with pytest.raises(ServiceUnavailable):
+        stage.run()
+    assert stage.grader.status_now.verdict is Verdict.INFRA_VOID
+
+
+def test_a_broken_docker_is_never_the_agents_doing(stage: Stage) -> None:
+    stage.objects.raises["start"] = InfrastructureError("no space")
+    with pytest.raises(InfrastructureError, match="no space"):
+        stage.run()
+    assert stage.grader.status_now.verdict is Verdict.INFRA_VOID
+    assert stage.objects.is_removed
+
+
+@pytest.mark.parametrize("where", ["prepare", "wait", "start"])
+def test_an_interruption_stops_the_run_and_keeps_its_workspace(stage: Stage, where: str) -> None:
+    stage.objects.raises[where] = KeyboardInterrupt()
+    with pytest.raises(Interrupted, match=RUN_ID):
+        stage.run()
+    assert stage.grader.status_now.verdict is Verdict.INTERRUPTED
+    assert stage.objects.calls[-1] == "remove but the workspace"
+    assert "stop on request" in stage.objects.calls
+
+
+def test_an_interruption_while_scoring_leaves_the_run_open(stage: Stage) -> None:
+    stage.grader.open_submissions = 2
+    stage.objects.raises["start services"] = KeyboardInterrupt()
+    with pytest.raises(Interrupted):
+        stage.run(Phase.FINISHING)
+    assert stage.grader.status_now.verdict is None
+    assert stage.objects.is_removed
+
+
+def test_a_live_agent_is_adopted_with_its_own_clock(stage: Stage) -> None:
+    stage.objects.agent_started_at = ago(30)
+    Attempt(is_started=True).save(stage.objects.folder)
+    stage.grader.status_now = stage.grader.status_now.model_copy(update={"started_at": ago(30), "deadline": ago(-30)})
+    stage.run(Phase.AGENT)
+    assert "start" not in stage.objects.calls
+    assert "clock" not in stage.grader.calls
+
+
+def test_an_agent_that_was_created_but_never_started_is_started(stage: Stage) -> None:
+    stage.run(Phase.AGENT)
+    assert stage.objects.calls.count("start") == 1
+    assert Attempt.load(stage.objects.folder).is_started
+
+
+def test_a_container_that_has_disappeared_is_infrastructure(stage: Stage) -> None:
+    Attempt(is_started=True).save(stage.objects.folder)
+    status = stage.run(Phase.AGENT)
+    assert status.verdict is Verdict.INFRA_VOID
+
+
+def test_a_death_while_finishing_asks_the_container_again(stage: Stage) -> None:
+    stage.objects.agent_started_at = ago(30)
+    stage.objects.end = AgentEnd(EndedBy.OUT_OF_MEMORY, 137, "")
+    status = stage.run(Phase.FINISHING)
+    assert status.verdict is Verdict.AGENT_FAILED
+
+
+def test_a_death_while_collecting_keeps_the_recorded_end(stage: Stage) -> None:
+    stage.grader.scored = 1
+    status = stage.run(Phase.COLLECTING)
+    assert status.verdict is Verdict.GRADED
+    assert stage.grader.phases == [Phase.COLLECTING]
+
+
+def test_a_resumed_agent_gets_only_the_time_that_was_left(stage: Stage) -> None:
+    Attempt(number=2, used_s=45.0).save(stage.objects.folder)
+    stage.run()
+    assert "create 15" in stage.objects.calls
+    deadline, started = stage.grader.status_now.deadline, stage.objects.agent_started_at
+    assert deadline is not None
+    assert started is not None
+    assert abs(deadline - started - timedelta(seconds=15)) < timedelta(seconds=1)
+
+
+def test_an_agent_that_outlives_its_deadline_is_stopped(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial_module, "DEADLINE_GRACE_S", -1000.0)
+    stage.objects.ends_after = 50
+    stage.run()
+    assert "stop" in stage.objects.calls
+
+
+def test_progress_shows_phase_time_left_and_submissions(stage: Stage) -> None:
+    stage.objects.ends_after = 3
+    stage.run()
+    agent = [p for p in stage.shown if p.phase is Phase.AGENT and not p.message]
+    assert any(p.remaining_s is not None and p.remaining_s > 0 for p in stage.shown)
+    assert agent
