@@ -53,6 +53,24 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(trouble)
 
 
+@pytest.fixture(scope="session")
+def product_images() -> dict[str, str]:
+    """Zone -> tag of the images of this checkout, all of them here."""
+    from harness.sandbox.engine import connect
+    from harness.sandbox.images import detect_device, expected_tags, missing_images
+
+    tags = expected_tags(ROOT, detect_device("auto"))
+    client = connect()
+    try:
+        missing = missing_images(client, tags)
+    finally:
+        client.close()
+    if missing:
+        trouble = f"images are missing or stale: {', '.join(missing)} (make images)"
+        pytest.fail(trouble, pytrace=False) if is_ci() else pytest.skip(trouble)
+    return tags
+
+
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
     """An empty home of the harness, with its folders."""

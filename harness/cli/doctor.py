@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness.cli import render
+from harness.cli.grader import require_images
 
 if TYPE_CHECKING:
     from harness.runner.host import Host
-    from harness.sandbox.doctor import DoctorReport
+    from harness.sandbox.doctor import DoctorReport, ProbeResult
+
+EXIT_NOT_TIGHT = 3
+MAX_DETAIL = 100
 
 
 def doctor(
@@ -22,25 +26,23 @@ def doctor(
     from harness.runner.grader_client import GraderClient
     from harness.runner.host import Host
     from harness.runner.plan import product_tags
-    from harness.sandbox.doctor import examine
+    from harness.sandbox.doctor import examine, isolation_report
     from harness.settings import load_settings
 
     settings = load_settings()
     tags = product_tags(settings)
     with showing_builds() as progress, Host.open(settings, progress) as host:
         facts = facts_of(host)
+        require_images(host, {zone: tags[zone] for zone in ("grader", "agent")})
         host.require_grader(tags["grader"], GraderClient(host.home))
-        render.say("probing from inside an agent container")
-        report = examine(host.client, host.home, settings, tags["agent"])
+        look = examine if no_cache else isolation_report
+        report = look(host.client, host.home, settings, tags["agent"])
     if as_json:
         render.print_json({"ok": report.ok, "machine": facts, "probes": list(report.results)})
     else:
         show(facts, report)
     if not report.ok:
         raise typer.Exit(EXIT_NOT_TIGHT)
-
-
-EXIT_NOT_TIGHT = 3
 
 
 def facts_of(host: Host) -> dict[str, Any]:
@@ -67,10 +69,16 @@ def facts_of(host: Host) -> dict[str, Any]:
 def show(facts: dict[str, Any], report: DoctorReport) -> None:
     """Facts and probes, on stdout."""
     render.print_facts({name.replace("_", " "): value for name, value in facts.items()})
-    rows = [("ok" if probe.ok else "FAILED", probe.name, probe.detail) for probe in report.results]
+    rows = [("ok" if probe.ok else "FAILED", probe.name, shorten(probe)) for probe in report.results]
     render.print_table(("result", "probe", "detail"), rows)
     verdict = "the sandbox holds" if report.ok else f"{len(report.failed)} probes FAILED: no run is started here"
     render.say(f"{len(report.results)} probes: {verdict}")
+
+
+def shorten(probe: ProbeResult) -> str:
+    """A probe's detail: whole where it failed, its beginning where not (`--json` has it all)."""
+    is_long = probe.ok and len(probe.detail) > MAX_DETAIL
+    return f"{probe.detail[:MAX_DETAIL]} ..." if is_long else probe.detail
 
 
 def register(app: typer.Typer) -> None:

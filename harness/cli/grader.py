@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli import render
-from harness.errors import GraderUnavailable, UsageError
+from harness.errors import GraderUnavailable, PrerequisiteError, UsageError
 
 if TYPE_CHECKING:
     from harness.runner.grader_client import GraderClient
+    from harness.runner.host import Host
 
 
 def up() -> None:
@@ -23,10 +24,23 @@ def up() -> None:
 
     settings = load_settings()
     with showing_builds() as progress, Host.open(settings, progress) as host:
-        grader = GraderClient(host.home)
-        host.require_grader(product_tags(settings)["grader"], grader)
-        stats = grader.stats()
-    render.say(f"the grader runs ({stats.image or stats.version}); active runs: {len(stats.active_runs)}")
+        grader, tag = GraderClient(host.home), product_tags(settings)["grader"]
+        require_images(host, {"grader": tag})
+        host.require_grader(tag, grader)
+        active = grader.stats().active_runs
+    render.say(f"the grader runs ({tag}); active runs: {', '.join(active) or 'none'}")
+
+
+def require_images(host: Host, tags: dict[str, str]) -> None:
+    """Does nothing if these images are here.
+
+    Raises:
+        PrerequisiteError: names the missing ones.
+    """
+    from harness.sandbox.images import missing_images
+
+    if missing := missing_images(host.client, tags):
+        raise PrerequisiteError(f"images are missing or stale: {', '.join(missing)}", "Build them: `harness images`.")
 
 
 def down(

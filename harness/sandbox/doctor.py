@@ -90,13 +90,22 @@ def require_isolation(client: DockerClient, home: Home, settings: Settings, agen
         IsolationError: a probe failed; names which.
         PrerequisiteError, InfrastructureError: it could not be examined.
     """
-    report = _cached(home, report_key(client, home, settings, agent_image))
-    if report is None:
-        report = examine(client, home, settings, agent_image)
+    report = isolation_report(client, home, settings, agent_image)
     if not report.ok:
         names = ", ".join(result.name for result in report.failed)
         raise IsolationError(f"the sandbox is not tight on this machine: {names}", "See `harness doctor`.")
     return report
+
+
+def isolation_report(client: DockerClient, home: Home, settings: Settings, agent_image: str) -> DoctorReport:
+    """A report, passed or not: of now, or the last one where it passed and nothing has changed since.
+
+    Raises:
+        PrerequisiteError, InfrastructureError: it could not be examined.
+    """
+    return _cached(home, report_key(client, home, settings, agent_image)) or examine(
+        client, home, settings, agent_image
+    )
 
 
 def report_key(client: DockerClient, home: Home, settings: Settings, agent_image: str) -> str:
