@@ -63,10 +63,12 @@ class RunWorker:
 
     def _score(self, job: Job) -> None:
         key = self._record.evaluation_key(job.tree_hash)
+        is_begun = False
         try:
             known = find_evaluation(self._shop.db, key)
             services = self._services() if known is None else None
             job.begin()
+            is_begun = True
             if services is None:
                 evaluation_id = known.id if known else 0
             else:
@@ -77,18 +79,19 @@ class RunWorker:
         except Stopped:
             raise
         except Exception as error:  # noqa: BLE001 - the edge of a job: whatever broke, the job must not stay `scoring`
-            self._give_up(job, error)
+            self._give_up(job, error, is_begun=is_begun)
         if isinstance(job, SubmissionJob):
             self._shop.waiters.wake(job.record.id)
 
-    def _give_up(self, job: Job, error: Exception) -> None:
+    def _give_up(self, job: Job, error: Exception, *, is_begun: bool) -> None:
         log = logger.bind(run=self._run.run_id).opt(exception=None if isinstance(error, HarnessError) else error)
         log.warning("{} was not scored: {}", job.name, error)
         self._failures[job.name] += 1
         if isinstance(error, LoadFailed):
             job.fail(ErrorClass.LOAD_FAILED, str(error))
         elif self._failures[job.name] < MAX_ATTEMPTS:
-            job.again()
+            if is_begun:
+                job.again()
         else:
             del self._failures[job.name]
             job.fail(ErrorClass.EVALUATION_FAILED, str(error))
