@@ -85,8 +85,9 @@ def evaluated(db: WritableDatabase, run: RunRecord, tree_hash: str, scores: tupl
 
 
 def with_baseline(db: WritableDatabase, run: RunRecord, scores: tuple[ItemScore, ...]) -> None:
-    """Scores the run's baseline."""
-    request_baseline(db, run.run_id)
+    """Scores the run's baseline, unless another run has."""
+    if request_baseline(db, run.run_id).is_cached:
+        return
     mark_baseline_scoring(db, run.run_id)
     set_baseline(db, run.run_id, evaluated(db, run, run.plan.model.tree_hash, scores))
 

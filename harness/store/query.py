@@ -28,10 +28,14 @@ def run_query(db: Database, sql: str) -> QueryResult:
 
     def work(session: Session) -> QueryResult:
         connection = session.connection()
-        # The file is open read-only; this also covers what a statement could attach.
+        # A reader's file is open read-only; this also covers a writer's, and what a statement could attach.
         connection.exec_driver_sql("PRAGMA query_only=ON")
-        result = connection.exec_driver_sql(sql)
-        return QueryResult(columns=tuple(result.keys()), rows=tuple(tuple(row) for row in result))
+        try:
+            result = connection.exec_driver_sql(sql)
+            return QueryResult(columns=tuple(result.keys()), rows=tuple(tuple(row) for row in result))
+        finally:
+            # The connection goes back to the pool, where a writer may get it.
+            connection.exec_driver_sql("PRAGMA query_only=OFF")
 
     try:
         return db.read(work)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from statistics import fmean
 
 from sqlalchemy import insert
@@ -9,7 +10,7 @@ from sqlmodel import Session, select
 
 from harness.domain.base import now_utc
 from harness.domain.runs import SubmissionState
-from harness.errors import NotFound
+from harness.errors import Conflict, NotFound
 from harness.store.database import Database, WritableDatabase
 from harness.store.headline import score_parts
 from harness.store.mapping import baseline_record, evaluation_record, run_record
@@ -18,6 +19,7 @@ from harness.store.selection import items_in, require_open_run
 from harness.store.tables import BaselineRow, EvaluationRow, ItemScoreRow
 
 MADE_HERE = ""
+WAITING = (SubmissionState.QUEUED, SubmissionState.SCORING)
 
 
 def find_in(session: Session, key: EvaluationKey, origin: str = MADE_HERE) -> EvaluationRow | None:
@@ -116,13 +118,6 @@ def _baseline(session: Session, row: BaselineRow) -> BaselineRecord:
     return baseline_record(row, evaluation)
 
 
-def _require_baseline(session: Session, run_id: str) -> BaselineRow:
-    row = session.get(BaselineRow, run_id)
-    if row is None:
-        raise NotFound(f"run {run_id} has no baseline yet", "Ask for it first: POST /runs/{id}/baseline.")
-    return row
-
-
 def request_baseline(db: WritableDatabase, run_id: str) -> BaselineRecord:
     """The run's baseline: scored at once if the cache has it, else queued; a failed one is queued again. Idempotent.
 
@@ -138,7 +133,7 @@ def request_baseline(db: WritableDatabase, run_id: str) -> BaselineRecord:
             row = BaselineRow(run_id=run_id, state=SubmissionState.QUEUED.value, requested_at=now_utc())
             session.add(row)
         elif row.state == SubmissionState.FAILED:
-            row.state, row.detail, row.ended_at = SubmissionState.QUEUED.value, None, None
+            row.state, row.detail, row.ended_at, row.attempts = SubmissionState.QUEUED.value, None, None, 0
         record = run_record(run)
         key = record.evaluation_key(record.plan.model.tree_hash)
         cached = find_in(session, key) if row.state == SubmissionState.QUEUED else None
@@ -161,45 +156,52 @@ def get_baseline(db: Database, run_id: str) -> BaselineRecord | None:
 
 
 def mark_baseline_scoring(db: WritableDatabase, run_id: str) -> BaselineRecord:
-    """The baseline in state `scoring`, with one attempt more. Raises NotFound."""
+    """The baseline in state `scoring`, with one attempt more. Raises NotFound; Conflict if it is not queued."""
 
-    def work(session: Session) -> BaselineRecord:
-        row = _require_baseline(session, run_id)
+    def change(row: BaselineRow) -> None:
         row.state, row.attempts = SubmissionState.SCORING.value, row.attempts + 1
-        return _baseline(session, row)
 
-    return db.write(work)
+    return _change(db, run_id, change, SubmissionState.QUEUED)
 
 
 def set_baseline(db: WritableDatabase, run_id: str, evaluation_id: int, *, is_cached: bool = False) -> BaselineRecord:
-    """The baseline in state `scored`, linked to its evaluation. Raises NotFound."""
+    """The baseline in state `scored`, linked to its evaluation. Raises NotFound; Conflict if it does not wait."""
 
-    def work(session: Session) -> BaselineRecord:
-        row = _require_baseline(session, run_id)
+    def change(row: BaselineRow) -> None:
         row.state, row.evaluation_id, row.is_cached = SubmissionState.SCORED.value, evaluation_id, is_cached
         row.detail, row.ended_at = None, now_utc()
-        return _baseline(session, row)
 
-    return db.write(work)
+    return _change(db, run_id, change, *WAITING)
 
 
 def fail_baseline(db: WritableDatabase, run_id: str, detail: str) -> BaselineRecord:
-    """The baseline in state `failed`; `detail` may hold the engine's own words. Raises NotFound."""
+    """The baseline in state `failed`; `detail` may hold the engine's own words. Raises NotFound, Conflict."""
 
-    def work(session: Session) -> BaselineRecord:
-        row = _require_baseline(session, run_id)
+    def change(row: BaselineRow) -> None:
         row.state, row.detail, row.ended_at = SubmissionState.FAILED.value, detail, now_utc()
-        return _baseline(session, row)
 
-    return db.write(work)
+    return _change(db, run_id, change, *WAITING)
 
 
 def requeue_baseline(db: WritableDatabase, run_id: str) -> BaselineRecord:
-    """A baseline that was being scored, queued again (its attempts stay counted). Raises NotFound."""
+    """A baseline that was being scored, queued again (its attempts stay counted). Raises NotFound, Conflict."""
 
+    def change(row: BaselineRow) -> None:
+        row.state = SubmissionState.QUEUED.value
+
+    return _change(db, run_id, change, SubmissionState.SCORING)
+
+
+def _change(
+    db: WritableDatabase, run_id: str, change: Callable[[BaselineRow], None], *allowed: SubmissionState
+) -> BaselineRecord:
     def work(session: Session) -> BaselineRecord:
-        row = _require_baseline(session, run_id)
-        row.state, row.ended_at = SubmissionState.QUEUED.value, None
+        row = session.get(BaselineRow, run_id)
+        if row is None:
+            raise NotFound(f"run {run_id} has no baseline yet", "Ask for it first: POST /runs/{id}/baseline.")
+        if row.state not in allowed:
+            raise Conflict(f"the baseline of {run_id} is {row.state}", "Look it up again: something has moved it on.")
+        change(row)
         return _baseline(session, row)
 
     return db.write(work)

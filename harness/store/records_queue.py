@@ -40,7 +40,7 @@ def requeue_all_scoring(db: WritableDatabase) -> int:
 
 
 def requeue_failed(db: WritableDatabase, run_id: str) -> int:
-    """Submissions and baseline of an open run that failed by the grader's own trouble, queued again; how many.
+    """Submissions and baseline of an open run that failed by the grader's own trouble, queued anew; how many.
 
     Raises:
         NotFound: no such run.
@@ -54,12 +54,12 @@ def requeue_failed(db: WritableDatabase, run_id: str) -> int:
             update(SubmissionRow)
             .where(col(SubmissionRow.run_id) == run_id, col(SubmissionRow.state) == failed)
             .where(col(SubmissionRow.error_class).in_(GRADER_FAILURES), col(SubmissionRow.tree_hash).is_not(None))
-            .values(state=queued, error_class=None, detail=None, ended_at=None, scoring_at=None)
+            .values(state=queued, error_class=None, detail=None, ended_at=None, scoring_at=None, attempts=0)
         )
         baselines = session.execute(
             update(BaselineRow)
             .where(col(BaselineRow.run_id) == run_id, col(BaselineRow.state) == failed)
-            .values(state=queued, detail=None, ended_at=None)
+            .values(state=queued, detail=None, ended_at=None, attempts=0)
         )
         return _count(submissions) + _count(baselines)
 
