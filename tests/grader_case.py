@@ -93,10 +93,9 @@ class Case:
         self.home.create()
         self.root = root
         write_model(self.home.models / "base", model_tensors(BASE_SKILL))
-        records = [
-            {"id": f"i{n}", "question": f"{n}+{n * 7 % 50}", "answer": str(n + n * 7 % 50)} for n in range(N_ITEMS)
-        ]
-        (self.home.eval / "sums").mkdir()
+        sums = [(n, n * 7 % 50) for n in range(N_ITEMS)]
+        records = [{"id": f"i{a}", "question": f"{a}+{b}", "answer": str(a + b)} for a, b in sums]
+        (self.home.eval / "sums").mkdir(exist_ok=True)
         (self.home.eval / "sums" / "test.jsonl").write_text("\n".join(json.dumps(record) for record in records))
         items = [parse_item(record) for record in records]
         self.eval_hash = canonical_hash(sorted([i.id, i.question, i.answer] for i in items))

@@ -134,6 +134,16 @@ def test_a_client_that_hangs_up_loses_nothing_and_gives_its_place_back(case: Cas
     assert agent.wait_for(10)["reply"]["score"] is not None
 
 
+def is_cut_off(connection: socket.socket) -> bool:
+    connection.settimeout(0.5)
+    try:
+        return connection.recv(1) == b""
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
+
+
 def test_one_address_cannot_hold_all_connections(case: Case, agent: AgentSide):
     held = []
     for _ in range(80):
@@ -143,11 +153,8 @@ def test_one_address_cannot_hold_all_connections(case: Case, agent: AgentSide):
         held.append(connection)
     other = case.add_run()
     assert other.client.get("time").status_code == 200
-    held[-1].settimeout(5)
-    with pytest.raises(ConnectionError):
-        held[-1].sendall(b"GET / HTTP/1.1\r\n")
-        assert held[-1].recv(1) == b""
-        raise ConnectionError
+    assert is_cut_off(held[-1])
+    assert not is_cut_off(held[0])
     for connection in held:
         connection.close()
 

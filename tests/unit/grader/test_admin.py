@@ -72,7 +72,8 @@ def test_registration_is_idempotent(case: Case, agent: AgentSide):
     case.register(case.plan(agent.run_id), agent.token, agent.address)
     assert agent.client.get("time").status_code == 200
     renewed = case.plan(agent.run_id).model_copy(update={"seed": 5})
-    reply = case.admin.client.post("/runs", content=case.registration(renewed, agent.token, agent.address))
+    body = case.registration(renewed, agent.token, agent.address)
+    reply = case.admin.client.post("/runs", content=body, headers={"Content-Type": "application/json"})
     assert (reply.status_code, reply.json().keys() >= {"error", "detail", "error_class"}) == (409, True)
 
 
