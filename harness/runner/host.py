@@ -122,6 +122,7 @@ class Host:
     def run_data_script(self, draft: RunDraft, call: Fetch) -> None:
         """One call of a benchmark's data script in a container."""
         script = DataScript(
+            run_id=draft.run_id,
             image=draft.images["scorer"],
             benchmark=call.benchmark.path,
             script=call.script,

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from harness.domain.admin import RegisterRun, RunStatus
 from harness.domain.runs import EndedBy, Phase
-from harness.domain.specs import RunPlan
+from harness.domain.specs import DataRef, ModelRef, RunPlan
 from harness.errors import PrerequisiteError, UnknownRun, UsageError
 from harness.home import RunFolder
 from harness.runner.attempt import Attempt
@@ -107,13 +107,18 @@ class Launcher:
                 f"run {status.run_id} has ended: {status.verdict.value}", f"See `harness show {status.run_id}`."
             )
 
-    def _plan(self, plan_draft: RunDraft, folder: RunFolder) -> RunPlan:
+    def prepare(self, plan_draft: RunDraft) -> tuple[ModelRef, DataRef]:
+        """Base model and data in the store: fetched where they are not there yet, verified, read-only."""
+
         def fetch(call: Fetch) -> None:
             self._host.run_data_script(plan_draft, call)
 
         model = prepare_model(plan_draft.model, plan_draft.benchmark, self._host.settings, self._say)
         data = prepare_data(plan_draft.benchmark, plan_draft.request.data_dir, self._host.home, fetch, self._say)
-        plan = complete(plan_draft, model, data)
+        return model, data
+
+    def _plan(self, plan_draft: RunDraft, folder: RunFolder) -> RunPlan:
+        plan = complete(plan_draft, *self.prepare(plan_draft))
         # The plan's presence says that everything before it is there: written last, in one rename.
         stage = folder.path / f".{PLAN_FILE}"
         stage.write_text(plan.model_dump_json(indent=1))

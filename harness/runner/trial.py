@@ -38,7 +38,7 @@ class Trial:
         self._folder = objects.folder
         self._phase = Phase.PREPARING
         self._polled_at = self._sampled_at = 0.0
-        self._service_starts = 0
+        self._service_starts = self._judged = 0
         self._end: AgentEnd | None = None
         self._last: RunStatus | None = None
 
@@ -176,7 +176,7 @@ class Trial:
         if status.needs_output:
             self._objects.hand_over(self._grader)
         if status.needs_services:
-            self._start_services()
+            self._start_services(status)
         self._sample()
         return status
 
@@ -185,10 +185,13 @@ class Trial:
         self._reporter.show(status, self._phase)
         return status
 
-    def _start_services(self) -> None:
+    def _start_services(self, status: RunStatus) -> None:
         if self._objects.has_services():
             return
-        self._service_starts += 1
+        # Only starts without any result in between count: a checkpoint that ends its engine must not void the run.
+        judged = len(status.submissions) - status.open_submissions
+        self._service_starts = self._service_starts + 1 if judged == self._judged else 1
+        self._judged = judged
         if self._service_starts > MAX_SERVICE_STARTS:
             raise ServiceUnavailable(
                 f"the scoring services of {self._plan.run_id} ended {MAX_SERVICE_STARTS} times",

@@ -41,6 +41,7 @@ call(pathlib.Path(target))
 class DataScript(Frozen):
     """One call of `function(target_dir)` of a benchmark's script. `data_dir` is what the user named with --data-dir."""
 
+    run_id: str | None = None
     image: str
     benchmark: Path
     script: str = "data.py"
@@ -107,7 +108,7 @@ def _config(client: DockerClient, home: Home, owner: Owner, call: DataScript) ->
         "user": f"{uid}:{gid}",
         "working_dir": "/tmp",
         "environment": environment,
-        "labels": labels(home.label, None, ZONE_DATA, owner),
+        "labels": labels(home.label, call.run_id, ZONE_DATA, owner),
         "healthcheck": {"test": ["NONE"]},
         "use_config_proxy": call.has_network,
         "host_config": host_config(client, resources, isolation, mounts, tmpfs=temporary(call.memory_mb // 2)),
