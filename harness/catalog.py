@@ -56,7 +56,7 @@ def benchmark_names(settings: Settings) -> list[str]:
 
 def list_agents(settings: Settings) -> list[Agent]:
     """Every agent, in order of its id."""
-    return [_agent(folder) for folder in _folders(_agent_root(settings))]
+    return [_agent(folder) for folder in _agent_folders(settings)]
 
 
 def find_agent(settings: Settings, agent_id: str) -> Agent:
@@ -65,15 +65,15 @@ def find_agent(settings: Settings, agent_id: str) -> Agent:
     Raises:
         UsageError: there is no such folder (says the nearest names), or its config is bad (says file and key).
     """
-    folder = _agent_root(settings) / agent_id
-    if _is_folder_name(agent_id) and (folder / CONFIG_NAME).is_file():
-        return _agent(folder)
-    raise _unknown("agent", agent_id, agent_names(settings), _agent_root(settings))
+    for root in _agent_roots(settings):
+        if _is_folder_name(agent_id) and (root / agent_id / CONFIG_NAME).is_file():
+            return _agent(root / agent_id)
+    raise _unknown("agent", agent_id, agent_names(settings), _agent_roots(settings)[0])
 
 
 def agent_names(settings: Settings) -> list[str]:
     """The ids of all agent folders, told by their folder names alone."""
-    return [folder.name for folder in _folders(_agent_root(settings))]
+    return [folder.name for folder in _agent_folders(settings)]
 
 
 def folder_digest(folder: Path) -> str:
@@ -94,8 +94,14 @@ def _benchmark_root(settings: Settings) -> Path:
     return settings.root / "benchmarks"
 
 
-def _agent_root(settings: Settings) -> Path:
-    return settings.root / "agents"
+def _agent_roots(settings: Settings) -> list[Path]:
+    """Where agents lie; an earlier root's folder hides one of the same name in a later root."""
+    return [settings.root / "agents", *filter(None, [settings.agents_dir])]
+
+
+def _agent_folders(settings: Settings) -> list[Path]:
+    found = {folder.name: folder for root in reversed(_agent_roots(settings)) for folder in _folders(root)}
+    return [found[name] for name in sorted(found)]
 
 
 def _is_folder_name(name: str) -> bool:

@@ -28,6 +28,7 @@ class Settings(BaseSettings):
 
     home: Path = Field(Path(".harness"), description="everything the harness keeps")
     root: Path = Field(Path(), description="the checkout that holds benchmarks/, agents/ and images/")
+    agents_dir: Path | None = Field(None, description="more agent folders, beside those of the checkout")
     smith_bench_dir: Path = Field(Path("../rl-smith/benchmarks"), validation_alias="SMITH_BENCH_DIR")
     autorl_file_path: Path | None = Field(
         None, validation_alias="AUTORL_FILE_PATH", description="where local models and data lie"

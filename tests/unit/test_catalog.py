@@ -74,6 +74,21 @@ def test_missing_folders_are_an_empty_catalog(settings: Settings) -> None:
         catalog.find_agent(settings, "example")
 
 
+def test_a_second_folder_of_agents_adds_to_the_checkouts(settings: Settings, agents: Path, tmp_path: Path) -> None:
+    more = tmp_path / "more"
+    settings = settings.model_copy(update={"agents_dir": more})
+    for root, names in ((agents, ("idle", "shared")), (more, ("busy", "shared"))):
+        for name in names:
+            write_agent(root, name)
+    assert catalog.agent_names(settings) == ["busy", "idle", "shared"]
+    assert [agent.id for agent in catalog.list_agents(settings)] == ["busy", "idle", "shared"]
+    assert catalog.find_agent(settings, "busy").path == (more / "busy").resolve()
+    assert catalog.find_agent(settings, "shared").path == (agents / "shared").resolve()
+    with pytest.raises(UsageError, match="unknown agent") as caught:
+        catalog.find_agent(settings, "bussy")
+    assert "busy" in caught.value.fix
+
+
 @pytest.mark.parametrize(
     ("asked", "told"),
     [("gsm8", "Did you mean gsm8k?"), ("zzz", "Known: arithmetic, gsm8k, smith-web"), ("../x", "Known"), ("", "Known")],
