@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from harness.home import Home
     from harness.store.database import Database
 
-RECORD, SCORES, RESULTS = "record.json", "scores.json", "results.csv"
+RECORD, RESULTS = "record.json", "results.csv"
 
 
 def export(
@@ -38,15 +38,10 @@ def export(
 
 def write(db: Database, run_ids: tuple[str, ...], out: Path) -> list[Path]:
     """Writes the files of these runs below `out` and returns their paths."""
-    from harness.report.published import results_csv, run_scores
-    from harness.store.export import export_run, write_record
+    from harness.report.published import results_csv
+    from harness.runner.record import write_files
 
-    written = []
-    for run_id in run_ids:
-        written.append(write_record(export_run(db, run_id), out / run_id))
-        scores = out / run_id / SCORES
-        scores.write_text(run_scores(db, run_id).model_dump_json(indent=2) + "\n", encoding="utf-8")
-        written.append(scores)
+    written = [path for run_id in run_ids for path in write_files(db, run_id, out / run_id)]
     results = out / RESULTS
     results.parent.mkdir(parents=True, exist_ok=True)
     results.write_text(results_csv(db, run_ids), encoding="utf-8")
