@@ -150,12 +150,18 @@ def open_readonly(path: Path, *, is_grader_running: bool) -> Database:
     try:
         return _checked_reader(path, "mode=ro")
     except DatabaseError as error:
-        if is_grader_running:
+        # An immutable file is read without its log: what a killed grader left there would be missing.
+        if is_grader_running or _has_log(path):
             raise _unreadable(path, error) from error
     try:
         return _checked_reader(path, "mode=ro&immutable=1")
     except DatabaseError as error:
         raise _unreadable(path, error) from error
+
+
+def _has_log(path: Path) -> bool:
+    log = path.with_name(f"{path.name}-wal")
+    return log.exists() and log.stat().st_size > 0
 
 
 def _checked_reader(path: Path, query: str) -> Database:

@@ -155,6 +155,15 @@ def test_reader_never_takes_a_live_database_for_immutable(
     assert not any("immutable" in query for query in queries)
 
 
+def test_reader_never_leaves_out_what_a_killed_grader_had_logged(
+    db: WritableDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    samples.registered(db, samples.plan())
+    _refusing(monkeypatch)
+    with pytest.raises(PrerequisiteError, match="cannot be opened"):
+        open_readonly(tmp_path / "db" / "harness.db", is_grader_running=False)
+
+
 def test_missing_database_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(PrerequisiteError, match="there is no database") as raised:
         open_readonly(tmp_path / "none.db", is_grader_running=False)

@@ -1,0 +1,94 @@
+"""Tables and published files, from a database with known numbers."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import samples
+
+from harness.domain.runs import EndedBy
+from harness.errors import ErrorClass, NotFound
+from harness.report.published import results_csv, run_scores
+from harness.report.tables import leaderboard_table, run_table
+from harness.store.database import WritableDatabase, open_writer
+from harness.store.records_submissions import reject_submission
+
+# Of feedback, final and all items: 25, 50, 37.5 %.
+BASE = samples.items([1, 0, 0, 0], [1, 1, 0, 0])
+# 75, 75, 75 %: the best on feedback items.
+BEST = samples.items([1, 1, 1, 0], [1, 1, 1, 0])
+# 50, 100, 75 %: as good as the other one over all items, but later.
+LATER = samples.items([1, 1, 0, 0], [1, 1, 1, 1])
+PUBLISHED = (
+    "run_id,timestamp,task,agent,base_model,baseline,best_score,improvement,submissions,duration_s,success,workspace,"
+    "driver_model,protocol,final_score,verdict"
+)
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Iterator[WritableDatabase]:
+    database = open_writer(tmp_path / "harness.db")
+    samples.graded(database, samples.plan(1), BASE, BEST, LATER)
+    empty = samples.registered(database, samples.plan(2, agent="noop"))
+    reject_submission(database, samples.submitted(database, empty.run_id).id, ErrorClass.NO_WEIGHTS, "empty")
+    samples.closed(database, empty.run_id, EndedBy.FINISHED)
+    yield database
+    database.close()
+
+
+def test_runs_have_their_headline(db: WritableDatabase) -> None:
+    graded, empty = run_table(db)
+    assert (graded["state"], graded["baseline_pct"], graded["final_pct"], graded["improvement_pct"]) == (
+        "graded",
+        50,
+        75,
+        25,
+    )
+    # Differences 0, 0, 1, 0 over four items: standard error 25, interval 25 +- 49.
+    assert (graded["low"], graded["high"]) == (-24.0, 74.0)
+    assert (empty["state"], empty["final_pct"], empty["submissions"]) == ("no_submission", None, 1)
+
+
+def test_leaderboard_has_a_line_per_agent_best_first(db: WritableDatabase) -> None:
+    lines = leaderboard_table(db)
+    assert [(line["agent"], line["mean_improvement_pct"], line["n_runs"]) for line in lines] == [
+        ("example", 25, 1),
+        ("noop", 0, 1),
+    ]
+
+
+def test_results_have_the_published_columns_and_figures(db: WritableDatabase) -> None:
+    text = results_csv(db)
+    assert text.splitlines()[0] == PUBLISHED
+    graded, empty = csv.DictReader(io.StringIO(text))
+    assert (graded["baseline"], graded["best_score"], graded["improvement"]) == ("37.5", "75.0", "37.5")
+    assert (graded["success"], graded["verdict"], graded["final_score"]) == ("True", "graded", "75.0")
+    assert (graded["submissions"], graded["duration_s"], graded["driver_model"]) == ("2", "100.0", "")
+    assert graded["workspace"] == f"runs/{graded['run_id']}/workspace"
+    assert (empty["success"], empty["best_score"], empty["improvement"], empty["submissions"]) == ("False", "", "", "0")
+
+
+def test_results_of_chosen_runs(db: WritableDatabase) -> None:
+    run_id = samples.plan(2, agent="noop").run_id
+    assert [row["run_id"] for row in csv.DictReader(io.StringIO(results_csv(db, (run_id,))))] == [run_id]
+    with pytest.raises(NotFound):
+        results_csv(db, ("none",))
+
+
+def test_scores_have_every_submission_and_both_ways_of_counting(db: WritableDatabase) -> None:
+    scores = run_scores(db, samples.plan(1).run_id)
+    assert (scores.baseline_score, scores.improvement, scores.total_submissions) == (37.5, 37.5, 2)
+    assert scores.best
+    # Equal over all items: the earlier one.
+    assert (scores.best.submission_id, scores.best.score, scores.headline_submission_id) == (1, 75, 1)
+    assert (scores.final_score, scores.final_improvement) == (75, 25)
+    assert [(one.score, one.feedback_score, one.final_score) for one in scores.submissions] == [
+        (75, 75, 75),
+        (75, 50, 100),
+    ]
+    refused = run_scores(db, samples.plan(2, agent="noop").run_id).submissions[0]
+    assert (refused.state, refused.score, refused.error_class) == ("rejected", None, "no_weights")
