@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import os
 import signal
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from loguru import Message
 
 ADMIN_MODE = 0o600
+LOCK_NAME = "grader.lock"
 BACKLOG = 512
 # A thread that computes (hashing, JSON) gives way to the one that answers /time after this long, not after 5 ms.
 SWITCH_INTERVAL_S = 0.001
@@ -59,6 +61,7 @@ def _serve(settings: Settings, options: argparse.Namespace) -> int:
     home = settings.resolved_home()
     stop = _stop_signal()
     _require_folders(home)
+    lock = _only_one(home)
     db = open_writer(home.db)
     grader = open_grader(home, db, options.image, options.service_root)
     grader.take_up()
@@ -73,6 +76,7 @@ def _serve(settings: Settings, options: argparse.Namespace) -> int:
     logger.info("the grader {} answers on port {}", grader.boot_id, options.port)
     stop.wait()
     _stop(grader, db, servers, listener)
+    os.close(lock)
     return 0
 
 
@@ -81,6 +85,17 @@ def _require_folders(home: Home) -> None:
     for folder in (home.db_dir, home.snapshots, home.models, home.eval, home.admin_dir):
         if not folder.is_dir():
             raise PrerequisiteError(f"{folder} is missing", "Start the grader with `harness up`, which makes it.")
+
+
+def _only_one(home: Home) -> int:
+    """A descriptor that holds the home for this process: one writer, one owner of the sockets. A kill frees it."""
+    lock = os.open(home.db_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(lock)
+        raise PrerequisiteError(f"another grader serves {home.path} already", "Stop it with `harness down`.") from error
+    return lock
 
 
 def _stop(grader: Grader, db: WritableDatabase, servers: list[HttpServer], listener: DescriptorListener) -> None:
