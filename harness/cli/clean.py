@@ -25,7 +25,7 @@ def clean(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would go; remove nothing.")] = False,
 ) -> None:
-    """Remove what no live run owns: containers, networks, mounts, loop devices, sockets."""
+    """Remove what no live run owns, of this home only."""
     from harness.sandbox.engine import connect
     from harness.sandbox.reaper import orphans, remove_run_objects
     from harness.settings import load_settings

@@ -21,7 +21,7 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Every fact and probe, for machines.")] = False,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Probe again, also if nothing has changed.")] = False,
 ) -> None:
-    """Show what this machine has, and try to get out of a real agent container."""
+    """Show what this machine has, and probe the sandbox from inside."""
     from harness.cli.image_progress import showing_builds
     from harness.runner.grader_client import GraderClient
     from harness.runner.host import Host

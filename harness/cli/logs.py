@@ -25,7 +25,7 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run has ended.")] = False,
     raw: Annotated[bool, typer.Option("--raw", help="Byte for byte, terminal escapes included.")] = False,
 ) -> None:
-    """Show what the agent of a run printed; terminal escapes are left out."""
+    """Show what an agent printed, without terminal escapes."""
     from harness.cli.database import run_id_of
     from harness.settings import load_settings
 

@@ -21,7 +21,7 @@ def show(
     run: RunArgument = LATEST,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
-    """Show one run: baseline, submissions, best, improvement, and where the record is."""
+    """Show one run: baseline, submissions, best, improvement."""
     from harness.cli.database import run_id_of
     from harness.settings import load_settings
 

@@ -22,7 +22,7 @@ def export(
     is_all: Annotated[bool, typer.Option("--all", help="Every run of the database.")] = False,
     out: Annotated[Path, typer.Option("--out", help="Where to write.")] = Path("export"),
 ) -> None:
-    """Write record.json and scores.json per run, and results.csv; prints what was written."""
+    """Write runs as files: record.json, scores.json, results.csv."""
     from harness.cli.database import reading, run_id_of
     from harness.settings import load_settings
     from harness.store.records_runs import list_runs
@@ -51,7 +51,7 @@ def write(db: Database, run_ids: tuple[str, ...], out: Path) -> list[Path]:
 def import_(
     folders: Annotated[list[Path], typer.Argument(metavar="FOLDER...", help="A run's folder, or one that holds such.")],
 ) -> None:
-    """Take in exported runs; what is there already stays as it is."""
+    """Take in exported runs; the same one again changes nothing."""
     from harness.runner.grader_client import GraderClient
     from harness.settings import load_settings
     from harness.store.importing import parse_record
