@@ -27,15 +27,26 @@ def locked(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def staged(target: Path) -> Iterator[Path]:
-    """An empty folder that becomes `target` in one rename if the block succeeds, and is removed if not."""
+    """An empty folder that becomes `target` in one rename if the block succeeds, and is removed if not.
+
+    What a process that died in such a block left is removed too: the caller holds the lock.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
+    for left in target.parent.glob(f".{target.name}.*"):
+        _remove_read_only(left)
     stage = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
         yield stage
         stage.rename(target)
     except BaseException:
-        shutil.rmtree(stage, ignore_errors=True)
+        _remove_read_only(stage)
         raise
+
+
+def _remove_read_only(folder: Path) -> None:
+    for root, _, _ in os.walk(folder):
+        Path(root).chmod(0o700)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def copy_folder(source: Path, target: Path) -> None:
