@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import tiny_model
+from built_images import built_image
 from engine_contract import EngineContract, ServedModels
 from served import wait_until
 
@@ -16,7 +17,6 @@ from harness.domain.specs import EngineSpec
 from harness.home import Home
 from harness.inference.client import InferenceClient
 
-ROOT = Path(__file__).resolve().parents[2]
 RUN_ID = "20260101T000000_contract_0000"
 
 pytestmark = pytest.mark.docker
@@ -24,19 +24,7 @@ pytestmark = pytest.mark.docker
 
 @pytest.fixture(scope="module")
 def image() -> str:
-    """The tag of this checkout's inference image."""
-    from harness.sandbox.engine import connect
-    from harness.sandbox.images import detect_device, expected_tags, missing_images
-
-    tags = expected_tags(ROOT, detect_device("cpu"), os.environ.get("HARNESS_BASE_IMAGE", ""))
-    client = connect()
-    try:
-        if "inference" in missing_images(client, tags):
-            trouble = f"image {tags['inference']} is not built: make images"
-            (pytest.fail if os.environ.get("CI") else pytest.skip)(trouble)
-    finally:
-        client.close()
-    return tags["inference"]
+    return built_image("inference")
 
 
 @pytest.fixture(scope="module")
