@@ -22,6 +22,7 @@ from harness.unix_http import Reply, UnixHttp
 Wire = TypeVar("Wire", bound=BaseModel)
 
 HEALTH_TIMEOUT_S = 5.0
+MAX_DETAIL = 4_000
 OK = 200
 
 
@@ -86,8 +87,8 @@ def _failure(reply: Reply) -> HarnessError:
     except ValidationError:
         return ServiceUnavailable(f"the inference service answered with status {reply.status}")
     if told.kind == "load_failed":
-        return LoadFailed(told.detail)
-    return EvaluationFailed(f"inference ({told.kind}): {told.detail}")
+        return LoadFailed(told.detail[:MAX_DETAIL])
+    return EvaluationFailed(f"inference ({told.kind[:20]}): {told.detail[:MAX_DETAIL]}")
 
 
 def _first(error: ValidationError) -> str:

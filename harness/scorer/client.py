@@ -14,6 +14,7 @@ from harness.unix_http import Reply, UnixHttp
 HEALTH_TIMEOUT_S = 5.0
 # Beyond the evaluation's own limit: start of its process, transfer of items and verdicts.
 MARGIN_S = 60.0
+MAX_DETAIL = 4_000
 OK = 200
 
 
@@ -63,4 +64,4 @@ def _failure(reply: Reply) -> HarnessError:
         told = ErrorReply.model_validate_json(reply.body)
     except ValidationError:
         return ServiceUnavailable(f"the scorer service answered with status {reply.status}")
-    return EvaluationFailed(f"scorer ({told.kind}): {told.detail}")
+    return EvaluationFailed(f"scorer ({told.kind[:20]}): {told.detail[:MAX_DETAIL]}")
