@@ -82,7 +82,6 @@ def complete(draft: RunDraft, model: ModelRef, data: DataRef) -> RunPlan:
         image=draft.images["inference"],
         device=draft.device,
         batch_size=TINY_BATCH if model.size_bytes < TINY_MODEL_BYTES else ORDINARY_BATCH,
-        seed=draft.request.seed,
     )
     return RunPlan(
         run_id=draft.run_id,

@@ -11,10 +11,14 @@ from harness.runner.resources import copy_folder, freeze, staged
 
 
 def test_a_block_that_fails_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="broken"), staged(tmp_path / "target") as stage:
-        (stage / "half").write_text("x")
-        freeze(stage)
-        raise ValueError("broken")
+    def fill() -> None:
+        with staged(tmp_path / "target") as stage:
+            (stage / "half").write_text("x")
+            freeze(stage)
+            raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        fill()
     assert not list(tmp_path.iterdir())
 
 
