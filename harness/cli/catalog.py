@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from harness.settings import Settings
 
 Row = dict[str, Any]
+# What of a run fits on a line; `--json` has the rest.
+RUN_COLUMNS = ("run_id", "agent", "task", "state", "final_pct", "improvement_pct")
 
 
 class Kind(StrEnum):
@@ -36,7 +38,8 @@ def list_(
     if as_json:
         render.print_json(rows)
     elif rows:
-        render.print_table(list(rows[0]), [list(row.values()) for row in rows])
+        columns = [name for name in rows[0] if kind is not Kind.RUNS or name in RUN_COLUMNS]
+        render.print_table(columns, [[row[name] for name in columns] for row in rows])
     else:
         render.say(f"no {kind} yet")
 

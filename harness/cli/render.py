@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -14,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
-# Without a terminal nothing may be cut off: another program or a file reads it.
-WIDTH_WITHOUT_TERMINAL = 240
+# A table's column is readable from this width on, and costs so much more beside it.
+MIN_COLUMN, GAP = 16, 3
 # CSI and OSC sequences, and single control characters other than newline and tab.
 TERMINAL_ESCAPE = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
@@ -31,28 +33,42 @@ def messages_console() -> Console:
     return Console(stderr=True)
 
 
-def data_console() -> Console:
-    """A console on stdout; wide where stdout is no terminal."""
-    from rich.console import Console
-
-    return Console(width=None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL)
-
-
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str = "") -> None:
-    """One table on stdout; numbers to the right."""
+    """One table on stdout, numbers to the right; where a terminal is too narrow for it, a block per row."""
+    all_rows = [list(row) for row in rows]
+    texts = [[as_text(value) for value in row] for row in all_rows]
+    widths = [max(len(text) for text in column) for column in zip(columns, *texts, strict=True)]
+    screen = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    if screen is not None and sum(min(width, MIN_COLUMN) for width in widths) + GAP * len(widths) > screen:
+        for row in texts:
+            print_facts(dict(zip(columns, row, strict=True)))
+            print()
+        return
+    # Without a terminal nothing may be cut off or folded: another program or a file reads it.
+    console = _data_console(screen or sum(widths) + GAP * len(widths) + len(title) + GAP)
+    console.print(_table(columns, all_rows, texts, title))
+
+
+def _table(columns: Sequence[str], rows: list[list[Any]], texts: list[list[str]], title: str) -> Table:
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    all_rows = [list(row) for row in rows]
-    table = Table(box=box.SIMPLE, title=title or None, title_justify="left", pad_edge=False)
+    table = Table(box=box.SIMPLE, title=Text(title) if title else None, title_justify="left", pad_edge=False)
     for index, name in enumerate(columns):
-        values = [row[index] for row in all_rows if row[index] is not None]
+        values = [row[index] for row in rows if row[index] is not None]
         is_number = bool(values) and all(isinstance(value, int | float) for value in values)
         table.add_column(name, justify="right" if is_number else "left", overflow="fold")
-    for row in all_rows:
-        table.add_row(*[Text(as_text(value)) for value in row])
-    data_console().print(table)
+    for row in texts:
+        table.add_row(*[Text(text) for text in row])
+    return table
+
+
+def _data_console(width: int) -> Console:
+    """A console on stdout."""
+    from rich.console import Console
+
+    return Console(width=width)
 
 
 def print_json(value: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import UTC, datetime
 
 import pytest
@@ -41,6 +42,24 @@ def test_a_table_is_whole_without_a_terminal(capsys):
     assert long in out
     assert "1.2" in out
     assert "\x1b" not in out
+
+
+def test_a_wide_table_is_not_folded_without_a_terminal(capsys):
+    columns = [f"column_number_{n}" for n in range(40)]
+    render.print_table(columns, [[f"value_{n}" for n in range(40)]])
+    assert any(all(name in line for name in columns) for line in capsys.readouterr().out.splitlines())
+
+
+def test_a_table_too_wide_for_the_terminal_becomes_blocks(capsys, monkeypatch):
+    monkeypatch.setattr(render.sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr(render.shutil, "get_terminal_size", lambda: os.terminal_size((80, 24)))
+    render.print_table([f"column_number_{n}" for n in range(9)], [[f"value_{n}" for n in range(9)]])
+    assert "column_number_3  value_3" in capsys.readouterr().out.splitlines()
+
+
+def test_an_empty_table_shows_its_columns(capsys):
+    render.print_table(("name", "value"), [])
+    assert "name" in capsys.readouterr().out
 
 
 def test_markup_in_a_cell_is_text(capsys):
