@@ -24,6 +24,8 @@ _HOST_RESERVE_MB = 512
 # A file system with less left than this counts as full: a write of any checkpoint has failed.
 _FULL_MARGIN = 4 * 1024 * 1024
 _UMOUNT_TRIES = 5
+# A container that was just removed, or is just being made, may hold the device a moment longer.
+_DEVICE_GONE_S = 3.0
 
 
 class QuotaMode(StrEnum):
@@ -242,7 +244,11 @@ def detach_filesystem(folder: RunFolder) -> None:
     if is_mounted(target):
         raise InfrastructureError(f"{target} cannot be unmounted", f"See what uses it: `fuser -vm {target}`.")
     image = folder.image.resolve()
-    for device, file in loop_devices().items():
-        if file == image:
-            # Left by a lazy unmount or a killed mount; -d on one in use frees it when its last user goes.
+    deadline = time.monotonic() + _DEVICE_GONE_S
+    while devices := [device for device, file in loop_devices().items() if file == image]:
+        # Left by a lazy unmount or a killed mount; -d on one in use frees it when its last user goes.
+        for device in devices:
             run_process(["losetup", "-d", device], timeout_s=30)
+        if time.monotonic() > deadline:
+            return
+        time.sleep(0.05)

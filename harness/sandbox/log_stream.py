@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from docker import DockerClient
 from docker.errors import APIError, DockerException
+from docker.types.daemon import CancellableStream
 from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
 
@@ -19,27 +21,29 @@ from harness.sandbox.engine import connect
 
 _MEGABYTE = 1_000_000
 _CAPPED = b"\n[harness] the log reached its limit of %d MB; the rest is not kept\n"
+_PIECE = 16 * 1024
 _RETRY_S = 0.5
 _ENGINE_BACK_S = 60.0
 
 
 class LogPosition:
-    """How far a log has been read: the stamp of its last piece, and how many pieces carry that stamp.
+    """How far a log has been read: the newest second seen, and how many pieces carry it.
 
-    The pieces of a long line (16 kB each) share one stamp, so that the stamp alone would lose or repeat some.
+    The order of a log is fixed, but its stamps are not sorted: a long line comes in pieces of 16 kB which all carry the
+    stamp of the first, with pieces of the other stream between them. So pieces are counted, not compared.
     """
 
     def __init__(self) -> None:
-        self._stamp = b""
+        self._second = b""
         self._count = 0
         self._to_skip = 0
 
     @property
     def since(self) -> int | None:
         """Whole seconds to ask the engine for the log from; None: from its start."""
-        if not self._stamp:
+        if not self._second:
             return None
-        return int(datetime.fromisoformat(self._stamp[:19].decode() + "+00:00").timestamp())
+        return int(datetime.fromisoformat(self._second.decode() + "+00:00").timestamp())
 
     def rewind(self) -> None:
         """Before the log is read again from `since` on."""
@@ -48,15 +52,13 @@ class LogPosition:
     def take(self, piece: bytes) -> bytes:
         """The new text in one stamped piece of the log; empty if it was seen before."""
         stamp, _, text = piece.partition(b" ")
-        if stamp < self._stamp:
+        if self._to_skip:
+            self._to_skip -= 1
             return b""
-        if stamp == self._stamp:
-            if self._to_skip:
-                self._to_skip -= 1
-                return b""
-            self._count += 1
-            return text
-        self._stamp, self._count, self._to_skip = stamp, 1, 0
+        second = stamp[:19]
+        if second > self._second:
+            self._second, self._count = second, 0
+        self._count += second == self._second
         return text
 
 
@@ -77,7 +79,8 @@ class LogStream:
         self.is_capped = False
 
     def start(self) -> None:
-        """Begins to follow."""
+        """Begins to follow; the file is there when it returns."""
+        self._path.touch()
         self._thread.start()
 
     def stop(self, timeout_s: float = 10) -> bool:
@@ -112,11 +115,13 @@ class LogStream:
         """Copies until the stream ends, which it also does when the daemon goes: the caller looks which it was."""
         since = self._position.since
         self._position.rewind()
-        pieces: Iterator[bytes] = client.api.logs(
-            self._container_id, stream=True, follow=True, timestamps=True, since=since
-        )
+        pieces = client.api.logs(self._container_id, stream=True, follow=True, timestamps=True, since=since)
+        with _closing(pieces):
+            self._copy(pieces, file)
+
+    def _copy(self, pieces: Iterator[bytes], file: BinaryIO) -> None:
         for piece in pieces:
-            text = self._position.take(piece)
+            text = _with_newline(self._position.take(piece))
             if self._written + len(text) > self._cap:
                 file.write(text[: self._cap - self._written])
                 file.write(
@@ -127,6 +132,24 @@ class LogStream:
             file.write(text)
             file.flush()
             self._written += len(text)
+
+
+def _with_newline(text: bytes) -> bytes:
+    """A piece that is shorter than a whole one ends its line; Docker's `local` driver drops a long line's newline."""
+    return text + b"\n" if text and len(text) < _PIECE and not text.endswith(b"\n") else text
+
+
+@contextmanager
+def _closing(pieces: CancellableStream[bytes]) -> Iterator[None]:
+    """Closes the stream's connection also when it is left in the middle."""
+    try:
+        yield
+    finally:
+        with suppress(OSError, AttributeError):  # The SDK finds no socket in a stream that has ended by itself.
+            pieces.close()
+        # It shuts the socket down and leaves the response, which would hold its descriptor.
+        stream: Any = pieces
+        stream._response.close()
 
 
 def _is_running(client: DockerClient, container_id: str) -> bool:

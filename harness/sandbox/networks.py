@@ -181,9 +181,9 @@ def remove_network(client: DockerClient, network_id: str) -> None:
     """
     with docker_errors(f"removing network {network_id[:12]}"):
         try:
-            members = client.api.inspect_network(network_id).get("Containers") or {}
-            for container in members:
-                _disconnect(client, container, network_id)
+            # Not the network's own list of members: that leaves out containers that are down.
+            for container in client.api.containers(all=True, filters={"network": network_id}):
+                _disconnect(client, container["Id"], network_id)
             client.api.remove_network(network_id)
         except APIError as error:
             if not is_gone(error):

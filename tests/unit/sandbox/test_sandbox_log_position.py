@@ -23,7 +23,7 @@ def test_the_first_reading_starts_at_the_beginning():
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), min_size=1, max_size=30), st.data())
 def test_a_log_read_in_two_goes_is_whole(stamps, data):
-    pieces = [piece(second, number, b"%d\n" % index) for index, (second, number) in enumerate(sorted(stamps))]
+    pieces = [piece(second, number, b"%d\n" % index) for index, (second, number) in enumerate(stamps)]
     cut = data.draw(st.integers(0, len(pieces)))
     position = LogPosition()
     found = [position.take(part) for part in pieces[:cut]]
