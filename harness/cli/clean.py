@@ -55,15 +55,18 @@ def count_of(objects: RunObjects) -> int:
     return sum(len(getattr(objects, kind)) for kind in KINDS)
 
 
-def live_runs(home: Home) -> list[str]:
-    """Runs without a verdict: they can be taken up, so nothing of them is an orphan."""
+def live_runs(home: Home) -> set[str]:
+    """Runs that somebody drives, or that have no verdict and can be taken up: nothing of them is an orphan."""
     from harness.cli.database import reading
+    from harness.runner.hold import is_held
     from harness.store.records_runs import list_runs
 
+    folders = home.runs.iterdir() if home.runs.is_dir() else ()
+    driven = {folder.name for folder in folders if is_held(home.run(folder.name))}
     if not home.db.exists():
-        return []
+        return driven
     with reading(home) as db:
-        return [record.run_id for record in list_runs(db, active_only=True)]
+        return driven | {record.run_id for record in list_runs(db, active_only=True)}
 
 
 def objects_of(home: Home, name: str) -> RunObjects:
@@ -73,12 +76,13 @@ def objects_of(home: Home, name: str) -> RunObjects:
         UsageError: its harness is alive.
     """
     from harness.cli.database import run_id_of
+    from harness.runner.hold import is_held
     from harness.sandbox.engine import connect
     from harness.sandbox.reaper import RunObjects, list_objects
 
     run_id = run_id_of(home, name)
     objects = list_objects(connect(), home).get(run_id, RunObjects(run_id=run_id))
-    if objects.has_living_owner:
+    if objects.has_living_owner or is_held(home.run(run_id)):
         raise UsageError(f"run {run_id} is going on", f"Stop it first: `harness stop {run_id}`.")
     return objects
 
