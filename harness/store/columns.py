@@ -8,6 +8,10 @@ from typing import Any
 
 from sqlalchemy import Dialect, Text, TypeDecorator
 
+# What an agent or an engine can make arbitrarily long is cut here; no real path or message comes near.
+MAX_PATH_CHARACTERS = 4_096
+MAX_DETAIL_CHARACTERS = 100_000
+
 
 def time_text(at: datetime) -> str:
     """UTC with microseconds, e.g. `2026-01-02T03:04:05.000006Z`: sorts as text, and SQLite's date functions read it."""

@@ -32,6 +32,7 @@ LongText = Annotated[str, StringConstraints(max_length=4_000_000)]
 RelativePath = Annotated[Name, AfterValidator(_plain_relative)]
 Count = Annotated[int, Field(ge=0, le=2**53)]
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
 Time = Annotated[AwareDatetime, Field(ge=datetime(2000, 1, 1, tzinfo=UTC), le=datetime(9000, 1, 1, tzinfo=UTC))]
 Json = dict[str, Any]
 
@@ -106,9 +107,9 @@ class ExportedEvent(Frozen):
 
 class ExportedSample(Frozen):
     at: Time
-    cpu_pct: Amount
-    memory_mb: Amount
-    disk_mb: Amount
+    cpu_pct: Finite
+    memory_mb: Finite
+    disk_mb: Finite
     pids: Count
 
 

@@ -11,6 +11,7 @@ from sqlmodel import Session, select
 from harness.domain.base import now_utc
 from harness.domain.runs import SubmissionState
 from harness.errors import Conflict, NotFound
+from harness.store.columns import MAX_DETAIL_CHARACTERS
 from harness.store.database import Database, WritableDatabase
 from harness.store.headline import score_parts
 from harness.store.mapping import baseline_record, evaluation_record, run_record
@@ -178,7 +179,7 @@ def fail_baseline(db: WritableDatabase, run_id: str, detail: str) -> BaselineRec
     """The baseline in state `failed`; `detail` may hold the engine's own words. Raises NotFound, Conflict."""
 
     def change(row: BaselineRow) -> None:
-        row.state, row.detail, row.ended_at = SubmissionState.FAILED.value, detail, now_utc()
+        row.state, row.detail, row.ended_at = SubmissionState.FAILED.value, detail[:MAX_DETAIL_CHARACTERS], now_utc()
 
     return _change(db, run_id, change, *WAITING)
 

@@ -11,6 +11,7 @@ from harness.domain.admin import EventIn, FinishRun, RegisterRun, ResourceSample
 from harness.domain.base import now_utc
 from harness.domain.runs import Phase
 from harness.errors import Conflict, RunEnded
+from harness.store.columns import MAX_DETAIL_CHARACTERS
 from harness.store.database import Database, WritableDatabase
 from harness.store.mapping import event_record, run_record, run_row
 from harness.store.models import EventRecord, RunRecord
@@ -85,7 +86,11 @@ def finish_run(db: WritableDatabase, run_id: str, request: FinishRun, at: dateti
     def change(row: RunRow) -> None:
         if row.agent_ended_at is None and row.verdict is None:
             row.agent_ended_at = at or now_utc()
-            row.ended_by, row.exit_code, row.detail = request.ended_by.value, request.exit_code, request.detail
+            row.ended_by, row.exit_code, row.detail = (
+                request.ended_by.value,
+                request.exit_code,
+                request.detail[:MAX_DETAIL_CHARACTERS],
+            )
             row.phase = Phase.FINISHING.value
 
     return _change(db, run_id, change, require_run)

@@ -10,6 +10,7 @@ from sqlmodel import Session, col, func, select
 from harness.domain.base import now_utc
 from harness.domain.runs import SubmissionState
 from harness.errors import Conflict, ErrorClass, RunEnded, Unready
+from harness.store.columns import MAX_DETAIL_CHARACTERS, MAX_PATH_CHARACTERS
 from harness.store.database import WritableDatabase
 from harness.store.models import NewSubmission, Quota, SubmissionRecord
 from harness.store.quota import check_quota
@@ -33,7 +34,14 @@ def new_submission(db: WritableDatabase, request: NewSubmission, quota: Quota) -
         _require_running(run, request.submitted_at)
         check_quota(session, request.run_id, quota, request.submitted_at)
         last = session.exec(select(func.max(SubmissionRow.number)).where(SubmissionRow.run_id == request.run_id)).one()
-        row = SubmissionRow(**request.model_dump(), number=(last or 0) + 1, state=SubmissionState.ADMITTING.value)
+        row = SubmissionRow(
+            run_id=request.run_id,
+            number=(last or 0) + 1,
+            state=SubmissionState.ADMITTING.value,
+            model_path=request.model_path[:MAX_PATH_CHARACTERS],
+            submitted_at=request.submitted_at,
+            note=_joined(request.note, None),
+        )
         session.add(row)
         return with_scores(session, row)
 
@@ -111,7 +119,7 @@ def reject_submission(
 
     def change(row: SubmissionRow) -> None:
         row.state, row.ended_at = SubmissionState.REJECTED.value, now_utc()
-        row.error_class, row.detail = error_class.value, detail
+        row.error_class, row.detail = error_class.value, detail[:MAX_DETAIL_CHARACTERS]
 
     return _change(db, submission_id, change, SubmissionState.ADMITTING)
 
@@ -147,7 +155,7 @@ def mark_failed(db: WritableDatabase, submission_id: int, error_class: ErrorClas
 
     def change(row: SubmissionRow) -> None:
         row.state, row.ended_at = SubmissionState.FAILED.value, now_utc()
-        row.error_class, row.detail = error_class.value, detail
+        row.error_class, row.detail = error_class.value, detail[:MAX_DETAIL_CHARACTERS]
 
     return _change(db, submission_id, change, SubmissionState.ADMITTING, *WAITING)
 
@@ -183,4 +191,4 @@ def _in_state(session: Session, submission_id: int, *allowed: SubmissionState) -
 
 
 def _joined(first: str | None, second: str | None) -> str | None:
-    return "; ".join(text for text in (first, second) if text) or None
+    return "; ".join(text for text in (first, second) if text)[:MAX_DETAIL_CHARACTERS] or None

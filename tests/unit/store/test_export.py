@@ -21,11 +21,12 @@ from harness.store import importing
 from harness.store.database import WritableDatabase, open_writer
 from harness.store.export import export_run, write_record
 from harness.store.importing import import_run, parse_record
+from harness.store.models import NewSubmission
 from harness.store.query import run_query
 from harness.store.records_closing import close_run, reopen_run
 from harness.store.records_evaluations import find_evaluation
 from harness.store.records_runs import add_event, add_sample, finish_run, list_runs
-from harness.store.records_submissions import reject_submission
+from harness.store.records_submissions import new_submission, reject_submission
 from harness.store.tables import FindingRow, LlmCallRow
 
 BASE, GOOD = samples.items([0, 1, 0, 0], [0, 1, 0]), samples.items([1, 1, 1, 0], [1, 1, 0])
@@ -159,6 +160,15 @@ def test_nothing_that_is_secret_or_of_this_machine_is_in_the_document(db: Writab
     assert samples.plan().run_id.ljust(64, "0") not in text
     for word in ("token_sha256", "subnet", "owner", "boot_id", "question", "reference"):
         assert f'"{word}"' not in text.replace('"prompt":"{question}"', "")
+
+
+def test_what_an_agent_can_make_long_never_stops_an_export(db: WritableDatabase) -> None:
+    run = samples.registered(db, samples.plan())
+    request = NewSubmission(run_id=run.run_id, model_path="x/" * 1_000_000, submitted_at=START, note="n" * 5_000_000)
+    new = new_submission(db, request, samples.NO_QUOTA)
+    reject_submission(db, new.id, ErrorClass.NO_WEIGHTS, "d" * 5_000_000)
+    samples.closed(db, run.run_id)
+    assert parse_record(document(db, run.run_id)).submissions[0].number == 1
 
 
 def test_file_is_written_whole(db: WritableDatabase, tmp_path: Path) -> None:
