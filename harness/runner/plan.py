@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import secrets
 from datetime import datetime
@@ -78,11 +79,6 @@ def complete(draft: RunDraft, model: ModelRef, data: DataRef) -> RunPlan:
         raise UsageError(
             f"--limit {draft.request.limit} is more than the {data.eval_items} hidden items of {draft.benchmark.id}"
         )
-    engine = EngineSpec(
-        image=draft.images["inference"],
-        device=draft.device,
-        batch_size=TINY_BATCH if model.size_bytes < TINY_MODEL_BYTES else ORDINARY_BATCH,
-    )
     return RunPlan(
         run_id=draft.run_id,
         created_at=draft.created_at,
@@ -97,8 +93,17 @@ def complete(draft: RunDraft, model: ModelRef, data: DataRef) -> RunPlan:
         gpus=draft.request.gpus,
         port=draft.request.port,
         images=draft.images,
-        engine=engine,
+        engine=_engine(draft, model),
     )
+
+
+def _engine(draft: RunDraft, model: ModelRef) -> EngineSpec:
+    """How this host scores: a tiny model in float32 on one thread, others in bfloat16 on half of the cores."""
+    common = {"image": draft.images["inference"], "device": draft.device}
+    if model.size_bytes < TINY_MODEL_BYTES:
+        return EngineSpec(**common, dtype="float32", batch_size=TINY_BATCH, threads=1)
+    threads = max(1, len(os.sched_getaffinity(0)) // 2)
+    return EngineSpec(**common, dtype="bfloat16", batch_size=ORDINARY_BATCH, threads=threads)
 
 
 def _limits(request: RunRequest, benchmark: Benchmark) -> Limits:
