@@ -69,7 +69,7 @@ def build_image(client: docker.DockerClient, job: BuildJob, context: IO[bytes], 
     Raises:
         PrerequisiteError: the build failed; the message ends with the last lines of its output.
     """
-    started, tail = time.monotonic(), deque[str](maxlen=KEPT_LINES)
+    started, tail, error = time.monotonic(), deque[str](maxlen=KEPT_LINES), ""
     progress(BuildEvent(zone=job.zone, kind="start", text=job.tag))
     try:
         with context:
@@ -78,12 +78,14 @@ def build_image(client: docker.DockerClient, job: BuildJob, context: IO[bytes], 
                 if event is not None:
                     tail.append(event.text)
                     progress(event)
-                if "error" in message:
-                    raise _failure(job, [*tail, str(message["error"])])
+                # Read on to the stream's end: a connection that is left half-read stays open.
+                error = str(message.get("error", error))
                 if time.monotonic() - started > BUILD_TIMEOUT_S:
                     raise _failure(job, [*tail, f"not ready after {BUILD_TIMEOUT_S} s"])
-    except (DockerException, requests.RequestException) as error:
-        raise _failure(job, [*tail, str(error)]) from error
+    except (DockerException, requests.RequestException) as trouble:
+        raise _failure(job, [*tail, str(trouble)]) from trouble
+    if error:
+        raise _failure(job, [*tail, error])
     progress(BuildEvent(zone=job.zone, kind="done", text=job.tag, elapsed_s=time.monotonic() - started))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
 import tarfile
 from collections.abc import Callable
@@ -225,3 +226,20 @@ def test_dockerfiles_build_with_either_builder(path: Path) -> None:
     stages = text.split("\nFROM ")
     assert "COPY ca/" not in stages[-1]
     assert "wheelhouse" not in stages[-1]
+
+
+def parsed_imports(source: bytes) -> set[str]:
+    """What Python's own parser says that a file imports of the harness."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "harness":
+            names.update([str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)])
+        elif isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names if alias.name.split(".")[0] == "harness")
+    return names
+
+
+def test_the_pattern_for_imports_misses_none() -> None:
+    for path in (ROOT / "harness").rglob("*.py"):
+        source = path.read_bytes()
+        assert parsed_imports(source) <= build_context._imports(source), path
