@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -27,39 +26,28 @@ _ENGINE_BACK_S = 60.0
 
 
 class LogPosition:
-    """How far a log has been read: the newest second seen, and how many pieces carry it.
+    """How many pieces of a log have been read; a long line comes in several, of 16 kB each.
 
-    The order of a log is fixed, but its stamps are not sorted: a long line comes in pieces of 16 kB which all carry the
-    stamp of the first, with pieces of the other stream between them. So pieces are counted, not compared.
+    After a break the log is read from its start again and so many are skipped. Docker can start at a time instead, but
+    its stamps are not sorted: all pieces of a line carry the first one's, with the other stream's between them. Docker
+    keeps more of a log than the cap, so that its start is there as long as anybody reads.
     """
 
     def __init__(self) -> None:
-        self._second = b""
         self._count = 0
         self._to_skip = 0
 
-    @property
-    def since(self) -> int | None:
-        """Whole seconds to ask the engine for the log from; None: from its start."""
-        if not self._second:
-            return None
-        return int(datetime.fromisoformat(self._second.decode() + "+00:00").timestamp())
-
     def rewind(self) -> None:
-        """Before the log is read again from `since` on."""
+        """Before the log is read again."""
         self._to_skip = self._count
 
     def take(self, piece: bytes) -> bytes:
-        """The new text in one stamped piece of the log; empty if it was seen before."""
-        stamp, _, text = piece.partition(b" ")
+        """The piece if it is new, else nothing."""
         if self._to_skip:
             self._to_skip -= 1
             return b""
-        second = stamp[:19]
-        if second > self._second:
-            self._second, self._count = second, 0
-        self._count += second == self._second
-        return text
+        self._count += 1
+        return piece
 
 
 class LogStream:
@@ -113,9 +101,8 @@ class LogStream:
 
     def _read(self, client: DockerClient, file: BinaryIO) -> None:
         """Copies until the stream ends, which it also does when the daemon goes: the caller looks which it was."""
-        since = self._position.since
         self._position.rewind()
-        pieces = client.api.logs(self._container_id, stream=True, follow=True, timestamps=True, since=since)
+        pieces = client.api.logs(self._container_id, stream=True, follow=True)
         with _closing(pieces):
             self._copy(pieces, file)
 
