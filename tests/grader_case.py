@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import secrets
-import socket
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -39,7 +38,8 @@ from harness.grader.agent_app import create_agent_app
 from harness.grader.evaluate import Services
 from harness.grader.registry import ActiveRun
 from harness.grader.service import Grader
-from harness.grader.serving import HttpServer
+from harness.grader.serving import HttpServer, listen_tcp
+from harness.grader.statuses import status_of
 from harness.grader.waiters import Waiters
 from harness.grader.workshop import Workshop
 from harness.home import Home
@@ -50,7 +50,7 @@ ENGINE = EngineSpec(image="harness-inference:test", device="cpu:test")
 OWNER = Owner(pid=1, started_ticks=1, boot_id="boot", host="host")
 N_ITEMS = 200
 CREATED = datetime(2026, 1, 1, tzinfo=UTC)
-ROOMY = Limits(timeout_s=600, max_submissions=100, max_submissions_per_hour=100)
+ROOMY = Limits(timeout_s=600, max_submissions=100_000, max_submissions_per_hour=100_000)
 
 
 @dataclass
@@ -100,6 +100,7 @@ class Case:
         items = [parse_item(record) for record in records]
         self.eval_hash = canonical_hash(sorted([i.id, i.question, i.answer] for i in items))
         self.inference, self.scorer = FakeInference(ENGINE), FakeScorer()
+        self.without_services: set[str] = set()
         self._scenario = 0
         self._network = 0
         self.start()
@@ -122,7 +123,7 @@ class Case:
         shop = Workshop(self.home, self.db, Waiters(), self._connect, self.home.path)
         self.grader = Grader(shop, image="harness-grader:test")
         self.grader.take_up()
-        listening = socket.create_server(("127.0.0.1", 0))
+        listening = listen_tcp("127.0.0.1", 0)
         self.port = listening.getsockname()[1]
         self._server = HttpServer(create_agent_app(self.grader), listening, is_hostile=True)
         self._server.start()
@@ -140,7 +141,9 @@ class Case:
             run.output.replace(None)
         self.db.close()
 
-    def _connect(self, _run: ActiveRun) -> Services:
+    def _connect(self, run: ActiveRun) -> Services:
+        if run.run_id in self.without_services:
+            return Services(FakeInference(ENGINE, is_up=False), FakeScorer(is_up=False))
         return Services(self.inference, self.scorer)
 
     def plan(self, run_id: str, **changes: Any) -> RunPlan:
@@ -208,7 +211,9 @@ class Case:
 
     def agent(self, run_id: str, token: str, workspace: Path, address: str) -> AgentSide:
         url = f"http://127.0.0.1:{self.port}/r/{token}/"
-        client = httpx.Client(base_url=url, transport=httpx.HTTPTransport(local_address=address), timeout=30)
+        # Without `verify=False` each client loads the machine's certificates, for plain HTTP.
+        transport = httpx.HTTPTransport(local_address=address, verify=False)
+        client = httpx.Client(base_url=url, transport=transport, timeout=30)
         self._clients.append(client)
         return AgentSide(run_id, token, workspace, address, client)
 
@@ -233,7 +238,10 @@ class AdminSide:
     def __init__(self, grader: Grader) -> None:
         from starlette.testclient import TestClient
 
+        self._grader = grader
         self.client = TestClient(create_admin_app(grader), raise_server_exceptions=False)
+        # One event loop for all requests; without this each makes its own.
+        self.client.__enter__()
 
     def post(self, path: str, body: str = "") -> Any:
         reply = self.client.post(path, content=body, headers={"Content-Type": "application/json"})
@@ -241,7 +249,7 @@ class AdminSide:
         return reply.json()
 
     def status(self, run_id: str) -> RunStatus:
-        return RunStatus.model_validate_json(self.client.get(f"/runs/{run_id}").text)
+        return status_of(self._grader, run_id)
 
     def close(self) -> None:
-        self.client.close()
+        self.client.__exit__(None, None, None)

@@ -7,7 +7,6 @@ import fcntl
 import json
 import os
 import signal
-import socket
 import sys
 import threading
 from pathlib import Path
@@ -21,7 +20,7 @@ from harness.grader.admin_app import create_admin_app
 from harness.grader.agent_app import create_agent_app
 from harness.grader.descriptors import DescriptorListener
 from harness.grader.service import Grader, open_grader
-from harness.grader.serving import HttpServer
+from harness.grader.serving import HttpServer, listen_tcp
 from harness.home import Home
 from harness.settings import Settings, load_settings
 from harness.store.database import WritableDatabase, open_writer
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
 ADMIN_MODE = 0o600
 LOCK_NAME = "grader.lock"
-BACKLOG = 512
 # A thread that computes (hashing, JSON) gives way to the one that answers /time after this long, not after 5 ms.
 SWITCH_INTERVAL_S = 0.001
 
@@ -67,7 +65,7 @@ def _serve(settings: Settings, options: argparse.Namespace) -> int:
     grader.take_up()
     servers = [
         HttpServer(create_admin_app(grader), listen(home.admin_socket, ADMIN_MODE), is_hostile=False),
-        HttpServer(create_agent_app(grader), _tcp(options.host, options.port), is_hostile=True),
+        HttpServer(create_agent_app(grader), listen_tcp(options.host, options.port), is_hostile=True),
     ]
     listener = DescriptorListener(home, grader.active, grader.intake.take_up)
     listener.start()
@@ -106,17 +104,6 @@ def _stop(grader: Grader, db: WritableDatabase, servers: list[HttpServer], liste
         server.stop()
     grader.home.admin_socket.unlink(missing_ok=True)
     db.close()
-
-
-def _tcp(host: str, port: int) -> socket.socket:
-    server = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        server.bind((host, port))
-    except OSError as error:
-        raise PrerequisiteError(f"port {port} is not to be had: {error}", "Is another grader running?") from error
-    server.listen(BACKLOG)
-    return server
 
 
 def _stop_signal() -> threading.Event:

@@ -13,7 +13,7 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from harness.errors import InfrastructureError
+from harness.errors import InfrastructureError, PrerequisiteError
 
 MAX_HEAD_BYTES = 16 * 2**10
 MAX_CONNECTIONS_PER_ADDRESS = 64
@@ -21,6 +21,7 @@ HEAD_TIMEOUT_S = 20.0
 KEEP_ALIVE_S = 5
 GRACE_S = 3
 START_TIMEOUT_S = 10.0
+BACKLOG = 512
 
 
 class BoundedProtocol(H11Protocol):
@@ -94,3 +95,21 @@ class HttpServer:
         self._server.should_exit = True
         self._thread.join(GRACE_S + 2)
         self._socket.close()
+
+
+def listen_tcp(host: str, port: int) -> socket.socket:
+    """A listening socket for the agent side.
+
+    Raises:
+        PrerequisiteError: the port is taken.
+    """
+    # With protocol 0 asyncio leaves Nagle's algorithm on, and a reply can wait 40 ms for the client's ACK.
+    server = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        server.bind((host, port))
+    except OSError as error:
+        server.close()
+        raise PrerequisiteError(f"port {port} is not to be had: {error}", "Is another grader running?") from error
+    server.listen(BACKLOG)
+    return server

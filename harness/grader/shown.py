@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.domain.base import Frozen
-from harness.domain.scoring import Score, rounded, shown_step
+from harness.domain.scoring import rounded
 from harness.domain.specs import Protocol
 from harness.store.models import PartScores, SubmissionRecord
 
@@ -33,7 +33,7 @@ def shown_score(scores: PartScores | None, protocol: Protocol) -> ShownScore | N
         return None
     if protocol is Protocol.PAPER:
         return ShownScore(score_pct=round(score.score_pct, DECIMALS), stderr_pct=round(score.stderr_pct, DECIMALS))
-    return ShownScore(score_pct=rounded(score), stderr_pct=_shown_error(score))
+    return ShownScore(score_pct=rounded(score), stderr_pct=_one_digit(score.stderr_pct))
 
 
 def difference(score: ShownScore | None, baseline: ShownScore | None) -> float | None:
@@ -54,5 +54,6 @@ def shown_best(submissions: Sequence[SubmissionRecord], protocol: Protocol) -> S
     return best
 
 
-def _shown_error(score: Score) -> float:
-    return round(2 * shown_step(score), DECIMALS)
+def _one_digit(value: float) -> float:
+    """The standard error of few items is a function of the exact score: one significant digit tells little of it."""
+    return float(f"{value:.1g}")

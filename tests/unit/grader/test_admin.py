@@ -126,6 +126,7 @@ def test_an_exported_run_comes_back_on_another_machine(case: Case, agent: AgentS
 def test_stats_and_active_runs(case: Case, agent: AgentSide):
     stats = GraderStats.model_validate_json(case.admin.client.get("/stats").text)
     assert stats.active_runs == (agent.run_id,)
+    assert RunStatus.model_validate_json(case.admin.client.get(f"/runs/{agent.run_id}").text).run_id == agent.run_id
     active = case.admin.client.get("/runs?active=true").json()
     assert [run["run_id"] for run in active] == [agent.run_id]
 
