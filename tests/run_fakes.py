@@ -126,6 +126,7 @@ class FakeObjects:
         self.is_removed = False
         self.raises: dict[str, BaseException] = {}
         self.services_die = False
+        self.quota_mode = "loop"
 
     def _called(self, name: str) -> None:
         self.calls.append(name)

@@ -146,13 +146,17 @@ class Launcher:
         """Asks the harness that drives a run to stop it.
 
         Raises:
-            UsageError: nobody drives it.
+            UsageError: nobody drives it, or it has ended.
         """
-        owner = self._grader.status(run_id).owner
+        status = self._grader.status(run_id)
+        if status.verdict is not None:
+            raise UsageError(f"run {run_id} has ended: {status.verdict.value}", f"See `harness show {run_id}`.")
+        owner = status.owner
         if owner is None or not is_alive(owner):
             raise UsageError(f"no harness drives run {run_id}", f"Take it up with `harness resume {run_id}`.")
         try:
-            os.kill(owner.pid, signal.SIGINT)
+            # Not SIGINT: a process that a shell put into the background ignores it.
+            os.kill(owner.pid, signal.SIGTERM)
         except PermissionError as error:
             raise PrerequisiteError(f"process {owner.pid} belongs to another user", "Stop it as that user.") from error
 

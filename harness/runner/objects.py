@@ -83,6 +83,11 @@ class RunObjects:
         self._last_use: ResourceUse | None = None
         self._is_stopped = False
 
+    @property
+    def quota_mode(self) -> str:
+        """How the size limit of the workspace is held."""
+        return self._quota.mode.value
+
     def ensure_network(self) -> RunNetwork:
         """The run's network, made if it is not there."""
         if self._network is None:

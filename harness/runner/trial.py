@@ -76,6 +76,7 @@ class Trial:
 
     def _prepare(self) -> None:
         self._objects.prepare()
+        self._note("workspace", quota=self._objects.quota_mode, size_mb=self._plan.limits.disk_mb)
 
     def _baseline(self) -> None:
         status = self._grader.ask_baseline(self._plan.run_id)
@@ -113,6 +114,7 @@ class Trial:
 
     def _start_agent(self, attempt: Attempt) -> datetime:
         self._objects.create_agent(self._plan.limits.timeout_s - attempt.used_s)
+        self._note("agent", attempt=attempt.number, used_s=attempt.used_s)
         # The clock is there before the agent can ask for it, and is set right once Docker says when it started.
         self._set_clock(datetime.now(UTC), attempt)
         attempt.started().save(self._folder)
@@ -160,7 +162,7 @@ class Trial:
             kept = collect_workspace(self._folder.workspace, self._folder.collected)
             artifacts = tuple(kept.artifacts)
             if kept.left_out:
-                self._grader.add_event(self._plan.run_id, EventIn(kind="left_out", detail={"files": kept.left_out}))
+                self._note("left_out", files=kept.left_out)
         self._grader.close(self._plan.run_id, CloseRun(artifacts=artifacts))
         self._objects.keep_record()
         self._objects.remove(keep_workspace=is_kept)
@@ -185,6 +187,10 @@ class Trial:
         self._reporter.show(status, self._phase)
         return status
 
+    def _note(self, kind: str, **detail: object) -> None:
+        """An event of the record."""
+        self._grader.add_event(self._plan.run_id, EventIn(kind=kind, detail=detail))
+
     def _start_services(self, status: RunStatus) -> None:
         if self._objects.has_services():
             return
@@ -198,6 +204,7 @@ class Trial:
                 "`harness logs` shows their last words.",
             )
         self._reporter.say(self._phase, "starting the scoring services")
+        self._note("services", start=self._service_starts)
         self._objects.start_services()
 
     def _sample(self) -> None:

@@ -11,7 +11,7 @@ import requests
 from docker.errors import APIError, DockerException, ImageNotFound
 
 from harness.domain.base import Frozen
-from harness.errors import PrerequisiteError
+from harness.errors import PrerequisiteError, UsageError
 from harness.sandbox.base_image import choose_base_image
 from harness.sandbox.build_context import ZONES, ContextFile, Zone, build_tar, context_digest, zone_files
 from harness.sandbox.image_build import BuildJob, Progress, build_image
@@ -132,7 +132,7 @@ def _with_parents(names: tuple[str, ...]) -> list[Zone]:
     for name in names:
         zone = by_name.get(name)
         if zone is None:
-            raise PrerequisiteError(f"no image zone `{name}`", f"Known: {', '.join(by_name)}")
+            raise UsageError(f"no image zone `{name}`", f"Known: {', '.join(by_name)}")
         while zone is not None:
             wanted.add(zone.name)
             zone = by_name[zone.parent] if zone.parent else None
