@@ -10,7 +10,7 @@ import pytest
 from built_images import ROOT
 from docker import DockerClient
 
-from harness.errors import PrerequisiteError
+from harness.errors import UsageError
 from harness.sandbox.build_context import HOST_CERTIFICATES, host_certificates
 from harness.sandbox.derived_images import agent_image, ensure_image, scorer_image
 from harness.sandbox.engine import connect
@@ -153,7 +153,7 @@ def test_nothing_is_built_when_nothing_changed(
 
 
 def test_an_unknown_zone_is_named(client: DockerClient, request_all: BuildRequest) -> None:
-    with pytest.raises(PrerequisiteError, match="no image zone `agnet`"):
+    with pytest.raises(UsageError, match="no image zone `agnet`"):
         build_images(client, request_all.model_copy(update={"zones": ("agnet",)}), lambda _event: None)
 
 
