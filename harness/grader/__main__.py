@@ -101,6 +101,8 @@ def _stop(grader: Grader, db: WritableDatabase, servers: list[HttpServer], liste
     grader.stop()
     listener.stop()
     for server in servers:
+        server.begin_stop()
+    for server in servers:
         server.stop()
     grader.home.admin_socket.unlink(missing_ok=True)
     db.close()

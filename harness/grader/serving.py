@@ -90,9 +90,13 @@ class HttpServer:
                 raise InfrastructureError("an HTTP server of the grader did not start", "See the grader's log.")
             time.sleep(0.005)
 
-    def stop(self) -> None:
-        """Finishes open requests within the grace, then ends."""
+    def begin_stop(self) -> None:
+        """Takes no more connections; open requests have the grace to finish."""
         self._server.should_exit = True
+
+    def stop(self) -> None:
+        """Returns when it has ended."""
+        self.begin_stop()
         self._thread.join(GRACE_S + 2)
         self._socket.close()
 

@@ -11,6 +11,7 @@ from harness.domain.runs import SubmissionState
 from harness.domain.specs import Protocol, RunPlan
 from harness.errors import OverQuota
 from harness.store.models import Quota
+from harness.store.records_queue import GRADER_FAILURES
 from harness.store.tables import SubmissionRow
 
 # Rejected attempts cost no quota; this many times the quota of them is a flood.
@@ -43,14 +44,16 @@ def check_quota(session: Session, run_id: str, quota: Quota, now: datetime) -> N
         OverQuota: with `retry_after_s` where waiting helps.
     """
     rows = session.exec(
-        select(SubmissionRow.state, SubmissionRow.submitted_at)
+        select(SubmissionRow.state, SubmissionRow.error_class, SubmissionRow.submitted_at)
         .where(SubmissionRow.run_id == run_id)
         .order_by(col(SubmissionRow.submitted_at))
     ).all()
     # One that is still being copied counts, or a run could have any number of them at once.
-    counted = [at for state, at in rows if state != SubmissionState.REJECTED]
-    rejected = [at for state, at in rows if state == SubmissionState.REJECTED]
-    if quota.max_total is not None and len(counted) >= quota.max_total:
+    counted = [at for state, _, at in rows if state != SubmissionState.REJECTED]
+    rejected = [at for state, _, at in rows if state == SubmissionState.REJECTED]
+    # What the grader failed to score is not held against the agent; trying again stays limited by the hour.
+    lost = sum(state == SubmissionState.FAILED and why in GRADER_FAILURES for state, why, _ in rows)
+    if quota.max_total is not None and len(counted) - lost >= quota.max_total:
         raise OverQuota(
             f"all {quota.max_total} submissions of this run are used", "The best one so far stays; none can be added."
         )

@@ -227,6 +227,7 @@ def test_a_service_that_dies_twice_fails_the_submission_without_a_score(case: Ca
     assert (reply.json()["score"], reply.json()["error_class"]) == (None, "evaluation_failed")
     assert "secret" not in reply.text
     case.inference.before = lambda: None
+    assert case.admin.status(agent.run_id).submissions[0].error_class == "evaluation_failed"
     assert case.admin.post(f"/runs/{agent.run_id}/requeue")["count"] == 1
     assert agent.wait_for(1)["reply"]["score"] is not None
 

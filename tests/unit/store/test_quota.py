@@ -15,7 +15,7 @@ from harness.store.database import WritableDatabase
 from harness.store.models import Quota
 from harness.store.quota import MAX_REJECTED_FACTOR, quota_of
 from harness.store.records_queue import submissions_of
-from harness.store.records_submissions import mark_admitted, reject_submission
+from harness.store.records_submissions import mark_admitted, mark_failed, reject_submission
 
 
 def quota(total: int | None = None, hour: int | None = None, rejected: int = 99, rejected_hour: int = 99) -> Quota:
@@ -102,3 +102,10 @@ def test_plan_decides_the_quota() -> None:
     assert standard.max_rejected == 7 * MAX_REJECTED_FACTOR
     paper = quota_of(samples.plan(limits=limits, protocol=Protocol.PAPER))
     assert (paper.max_total, paper.max_per_hour, paper.max_rejected) == (None, None, 70)
+
+
+def test_what_the_grader_failed_to_score_is_not_held_against_the_agent(db: WritableDatabase, run_id: str) -> None:
+    for error_class in (ErrorClass.EVALUATION_FAILED, ErrorClass.LOAD_FAILED):
+        mark_failed(db, samples.submitted(db, run_id, quota=quota(total=1)).id, error_class, "why")
+    with pytest.raises(OverQuota):
+        samples.submitted(db, run_id, quota=quota(total=1))
