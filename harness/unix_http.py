@@ -6,16 +6,17 @@ import json
 import socket
 import time
 from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
 from typing import Any
 
-import httpx
 from pydantic import BaseModel
 
 from harness.errors import ServiceUnavailable
 from harness.unix_socket import reachable
 
 CONNECT_TIMEOUT_S = 10.0
+CHUNK = 2**18
 MAX_REPLY_BYTES = 256 * 2**20
 
 
@@ -41,31 +42,31 @@ class UnixHttp:
         Raises:
             ServiceUnavailable: no connection, not done after `timeout_s`, broken off, or larger than the cap.
         """
-        deadline = time.monotonic() + timeout_s
-        timeout = httpx.Timeout(timeout_s, connect=min(timeout_s, CONNECT_TIMEOUT_S))
         content = None if message is None else encode(message.model_dump(mode="json"))
-        headers = {} if content is None else {"Content-Type": "application/json"}
+        headers = {"Accept": "application/json"} | ({} if content is None else {"Content-Type": "application/json"})
         try:
-            with reachable(self.socket) as address:
-                _knock(address, min(timeout_s, CONNECT_TIMEOUT_S))
-                with (
-                    _client(address, timeout) as client,
-                    client.stream(method, path, content=content, headers=headers) as response,
-                ):
-                    return Reply(response.status_code, self._read(response, deadline))
-        except httpx.TimeoutException as error:
+            with reachable(self.socket) as address, _Connection(address, timeout_s) as connection:
+                connection.request(method, path, content, headers)
+                with connection.getresponse() as response:
+                    return Reply(response.status, self._read(response, connection))
+        except TimeoutError as error:
             raise self._unavailable(f"did not answer {path} within {timeout_s:g} s") from error
-        except (httpx.HTTPError, OSError) as error:
+        except (HTTPException, OSError) as error:
             raise self._unavailable(f"{path}: {error or type(error).__name__}") from error
 
-    def _read(self, response: httpx.Response, deadline: float) -> bytes:
-        body = bytearray()
-        for chunk in response.iter_raw():
+    def _read(self, response: HTTPResponse, connection: _Connection) -> bytes:
+        # Not `response.read`: it takes a body that is shorter than announced for a whole one.
+        body, length = bytearray(), response.length
+        while length is None or len(body) < length:
+            connection.limit()
+            chunk = response.read1(CHUNK)
+            if not chunk and length is None:
+                break
+            if not chunk:
+                raise self._unavailable(f"broke off its reply after {len(body)} of {length} bytes")
             body += chunk
             if len(body) > self.max_reply_bytes:
                 raise self._unavailable(f"sent more than {self.max_reply_bytes} bytes")
-            if time.monotonic() > deadline:
-                raise self._unavailable("did not finish its reply in time")
         return bytes(body)
 
     def _unavailable(self, why: str) -> ServiceUnavailable:
@@ -77,13 +78,37 @@ def encode(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", errors="replace")
 
 
-def _knock(address: str, timeout_s: float) -> None:
-    # httpcore leaks its socket where nobody listens, so that is found out first (test_no_socket_is_unavailable).
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(timeout_s)
-        probe.connect(address)
+class _Connection(HTTPConnection):
+    """One connection to a unix socket, all of it within `timeout_s`."""
 
+    def __init__(self, address: str, timeout_s: float) -> None:
+        super().__init__("service", timeout=timeout_s)
+        self._address = address
+        self._deadline = time.monotonic() + timeout_s
 
-def _client(address: str, timeout: httpx.Timeout) -> httpx.Client:
-    transport = httpx.HTTPTransport(uds=address, verify=False)
-    return httpx.Client(transport=transport, base_url="http://service", timeout=timeout, trust_env=False)
+    def __enter__(self) -> _Connection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(min(self._remaining_s(), CONNECT_TIMEOUT_S))
+        self.sock.connect(self._address)
+        self.limit()
+
+    def limit(self) -> None:
+        """The next wait on the socket ends at the deadline.
+
+        Raises:
+            TimeoutError: it has passed.
+        """
+        if self.sock is not None:
+            self.sock.settimeout(self._remaining_s())
+
+    def _remaining_s(self) -> float:
+        remaining = self._deadline - time.monotonic()
+        if remaining <= 0:
+            raise TimeoutError
+        return remaining
