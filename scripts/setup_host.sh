@@ -92,11 +92,13 @@ apt_install() {
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $packages
 }
 
+# Waits for so many half seconds, and no longer than the process (if one is named) lives.
 await_engine() {
     tries=0
     until engine_answers; do
         tries=$((tries + 1))
         [ "$tries" -lt "$1" ] || return 1
+        if [ -n "${2:-}" ] && [ ! -d "/proc/$2" ]; then return 1; fi
         sleep 0.5
     done
 }
@@ -113,8 +115,9 @@ start_engine() {
     fi
     if await_engine 20; then return; fi
     # No service manager (a container, a minimal machine): by hand, in a session of its own. dockerd keeps /var/run/docker.pid.
-    as_root sh -c 'setsid dockerd > /var/log/dockerd.log 2>&1 < /dev/null &' || fail "dockerd needs root" "start Docker as root"
-    await_engine 120 || {
+    pid=$(as_root sh -c 'setsid dockerd > /var/log/dockerd.log 2>&1 < /dev/null & echo $!') ||
+        fail "starting dockerd needs root" "start Docker as root, and repeat"
+    await_engine 120 "$pid" || {
         tail -n 20 /var/log/dockerd.log >&2 || true
         fail "dockerd does not come up (whole log: /var/log/dockerd.log)" "mend what the lines above say, and repeat"
     }
