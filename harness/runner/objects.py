@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from importlib import import_module
 
 from harness.domain.admin import ResourceSampleIn
 from harness.domain.runs import EndedBy
@@ -12,7 +15,6 @@ from harness.domain.specs import RunPlan
 from harness.errors import InfrastructureError
 from harness.home import Home, RunFolder
 from harness.runner.grader_client import GraderClient
-from harness.runner.record import keep_record
 from harness.runner.workspace import lay_out
 from harness.sandbox import reaper, watch
 from harness.sandbox.agent import AgentContainerSpec, create_agent, start_agent
@@ -40,6 +42,8 @@ SWITCH_LAG_S = 2
 DEADLINE_SLACK = timedelta(seconds=1)
 ENGINE_FILE = "engine.json"
 GRADER_PORT = 5000
+# Brings SQLAlchemy with it: imported while Docker makes the container, which takes as long.
+RECORD_MODULE = "harness.runner.record"
 
 
 @dataclass(frozen=True)
@@ -99,13 +103,19 @@ class RunObjects:
 
     def prepare(self) -> None:
         """Workspace, task files, and the grader on the run's network."""
+        network = self.ensure_network()
+        with ThreadPoolExecutor(1) as beside:
+            attached = beside.submit(attach_grader, self._client, self._home, network)
+            self._prepare_workspace()
+        attached.result()
+
+    def _prepare_workspace(self) -> None:
         if self.folder.image.exists() or (self._quota.mode is QuotaMode.WATCH and self.folder.workspace.exists()):
             self._quota.attach()
         else:
             self._quota.create()
         if self.find_agent() is None:
             lay_out(self._plan, self._home, self._quota.uid, self._quota.gid)
-        attach_grader(self._client, self._home, self.ensure_network())
 
     def find_agent(self) -> datetime | None:
         """When the run's agent container was started; None if there is none that ever was."""
@@ -125,6 +135,7 @@ class RunObjects:
             number = len(list(self.folder.path.glob("agent.*.log"))) + 1
             self.folder.agent_log.rename(self.folder.agent_log.with_name(f"agent.{number}.log"))
         (self.folder.path / ENGINE_FILE).write_text(self._where.engine.model_dump_json())
+        threading.Thread(target=import_module, args=(RECORD_MODULE,), daemon=True).start()
         self._agent = create_agent(self._client, self._spec(time_limit_s))
 
     def start_agent(self) -> datetime:
@@ -222,6 +233,8 @@ class RunObjects:
 
     def keep_record(self) -> None:
         """The run's rows as files in its folder."""
+        from harness.runner.record import keep_record
+
         keep_record(self._home, self._plan.run_id)
 
     def remove(self, *, keep_workspace: bool) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -111,21 +113,26 @@ def remove_run_objects(client: DockerClient, home: Home, run_id: str) -> RunObje
         InfrastructureError: something could not be removed; all else has been.
     """
     objects = list_objects(client, home).get(run_id, RunObjects(run_id=run_id))
-    failed = []
-    steps: list[tuple[Callable[[DockerClient, str], None], str]]
-    steps = [(remove_container, container) for container in objects.containers]
-    steps += [(remove_network, network) for network in objects.networks]
-    for remove, identity in steps:
-        try:
-            remove(client, identity)
-        except InfrastructureError as error:
-            failed.append(str(error))
-    try:
-        detach_filesystem(home.run(run_id))
-    except InfrastructureError as error:
-        failed.append(str(error))
+    failed = _all([partial(remove_container, client, container) for container in objects.containers])
+    # Containers hold on to networks and mounts: those come after, and do not wait for one another.
+    networks = [partial(remove_network, client, network) for network in objects.networks]
+    failed += _all([*networks, partial(detach_filesystem, home.run(run_id))])
     for folder in objects.socket_dirs:
         shutil.rmtree(folder, ignore_errors=True)
     if failed:
         raise InfrastructureError(f"could not remove all of run {run_id}: {'; '.join(failed)}", "Try `harness clean`.")
     return objects
+
+
+def _all(steps: Sequence[Callable[[], None]]) -> list[str]:
+    """Takes all steps at once; returns what failed."""
+
+    def trouble(step: Callable[[], None]) -> str:
+        try:
+            step()
+        except InfrastructureError as error:
+            return str(error)
+        return ""
+
+    with ThreadPoolExecutor(max(1, len(steps))) as pool:
+        return [text for text in pool.map(trouble, steps) if text]
