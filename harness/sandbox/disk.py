@@ -91,7 +91,6 @@ class Quota(Frozen):
             PrerequisiteError: the host's disk is too small.
             InfrastructureError: a program failed.
         """
-        self.run_folder.filesystem.mkdir(parents=True, exist_ok=True)
         if self.mode is QuotaMode.LOOP:
             try:
                 self._make_image()
@@ -99,30 +98,40 @@ class Quota(Frozen):
             except BaseException:
                 self.remove()
                 raise
-            shutil.rmtree(self.run_folder.filesystem / "lost+found", ignore_errors=True)
-        for folder, mode in ((self.run_folder.workspace, 0o755), (self.run_folder.tmp, 0o1777)):
-            folder.mkdir(exist_ok=True)
-            folder.chmod(mode)
+        self._furnish()
+
+    def _furnish(self) -> None:
+        """The two folders; a death before they were made leaves a file system without them."""
+        place = self.run_folder
+        shutil.rmtree(place.filesystem / "lost+found", ignore_errors=True)
+        for folder, mode in ((place.workspace, 0o755), (place.tmp, 0o1777)):
+            if folder.is_dir():
+                continue
+            folder.mkdir(parents=True)
             if os.geteuid() == 0:
                 os.chown(folder, self.uid, self.gid)
+            folder.chmod(mode)
 
     def _make_image(self) -> None:
-        image = self.run_folder.image
+        """The image under its name only when it is whole: a death in the middle leaves none."""
         free_mb = shutil.disk_usage(self.folder).free // _MEGABYTE
         if free_mb < self.size_mb + _HOST_RESERVE_MB:
             raise PrerequisiteError(
                 f"a workspace of {self.size_mb} MB does not fit: {self.folder} has {free_mb} MB free",
                 f"Free disk space (`harness clean`), or set a disk limit of {max(1, free_mb - _HOST_RESERVE_MB)} MB.",
             )
-        _reserve(image, self.limit_bytes)
+        stage = _unfinished(self.run_folder)
+        _reserve(stage, self.limit_bytes)
         # nodiscard: mkfs would else punch the reserved blocks out of the file again.
         options = f"root_owner={self.uid}:{self.gid},lazy_itable_init=1,nodiscard"
         _must(
-            ["mkfs.ext4", "-q", "-F", "-m", "0", "-i", "32768", "-O", "^has_journal", "-E", options, image],
+            ["mkfs.ext4", "-q", "-F", "-m", "0", "-i", "32768", "-O", "^has_journal", "-E", options, stage],
             "making the workspace",
         )
+        stage.rename(self.run_folder.image)
 
     def _mount(self) -> None:
+        self.run_folder.filesystem.mkdir(parents=True, exist_ok=True)
         target = self.run_folder.filesystem.resolve()
         _must(
             ["mount", "-t", "ext4", "-o", "loop,nosuid,nodev,noinit_itable", self.run_folder.image, target],
@@ -135,8 +144,11 @@ class Quota(Frozen):
         Raises:
             InfrastructureError: its image is gone or broken.
         """
-        if self.mode is QuotaMode.WATCH or is_mounted(self.run_folder.filesystem.resolve()):
-            return
+        if self.mode is QuotaMode.LOOP and not is_mounted(self.run_folder.filesystem.resolve()):
+            self._mount_again()
+        self._furnish()
+
+    def _mount_again(self) -> None:
         if not self.run_folder.image.exists():
             raise InfrastructureError(f"{self.run_folder.image} is gone", "The run's workspace cannot be brought back.")
         # No journal: after a crash of the host the file system must be looked over before it is used.
@@ -145,7 +157,6 @@ class Quota(Frozen):
             repair = run_process(["e2fsck", "-y", self.run_folder.image], timeout_s=600)
             if repair.exit_code >= 4:
                 raise InfrastructureError(f"{self.run_folder.image} is broken: {repair.last_lines(3)}")
-        self.run_folder.filesystem.mkdir(parents=True, exist_ok=True)
         self._mount()
 
     def usage(self) -> DiskUsage:
@@ -171,9 +182,7 @@ class Quota(Frozen):
 
     def remove(self) -> None:
         """Detaches and deletes all of it; it may be gone already."""
-        detach_filesystem(self.run_folder)
-        self.run_folder.image.unlink(missing_ok=True)
-        shutil.rmtree(self.run_folder.filesystem, ignore_errors=True)
+        remove_filesystem(self.run_folder)
 
 
 def _must(argv: list[str | Path], doing: str) -> None:
@@ -229,6 +238,18 @@ def loop_devices() -> dict[str, Path]:
             continue
         found[f"/dev/{entry.parts[3]}"] = Path(text.removesuffix(" (deleted)"))
     return found
+
+
+def remove_filesystem(folder: RunFolder) -> None:
+    """Detaches and deletes all that a run's agent could write; it may be gone already."""
+    detach_filesystem(folder)
+    for image in (folder.image, _unfinished(folder)):
+        image.unlink(missing_ok=True)
+    shutil.rmtree(folder.filesystem, ignore_errors=True)
+
+
+def _unfinished(folder: RunFolder) -> Path:
+    return folder.image.with_name(f"{folder.image.name}.part")
 
 
 def detach_filesystem(folder: RunFolder) -> None:

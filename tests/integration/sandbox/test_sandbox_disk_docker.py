@@ -93,3 +93,22 @@ def test_a_lost_image_is_said_to_be_lost(quota):
     quota.run_folder.image.unlink()
     with pytest.raises(InfrastructureError, match="is gone"):
         quota.attach()
+
+
+def test_a_death_while_the_image_is_made_leaves_none(tmp_path):
+    uid, gid = agent_user()
+    quota = Quota(mode=QuotaMode.LOOP, folder=tmp_path, size_mb=32, uid=uid, gid=gid)
+    (tmp_path / "workspace.img.part").write_bytes(b"half of it")
+    assert not quota.run_folder.image.exists()
+    quota.create()
+    assert quota.run_folder.workspace.is_dir()
+    quota.remove()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_death_before_the_folders_were_made_is_made_good(quota):
+    quota.run_folder.workspace.rmdir()
+    quota.run_folder.tmp.rmdir()
+    quota.attach()
+    assert quota.run_folder.workspace.stat().st_uid == quota.uid
+    assert quota.run_folder.tmp.stat().st_mode & 0o7777 == 0o1777
