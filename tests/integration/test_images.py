@@ -10,7 +10,7 @@ import pytest
 from built_images import ROOT
 from docker import DockerClient
 
-from harness.errors import UsageError
+from harness.errors import PrerequisiteError, UsageError
 from harness.sandbox.build_context import HOST_CERTIFICATES, host_certificates
 from harness.sandbox.derived_images import agent_image, ensure_image, scorer_image
 from harness.sandbox.engine import connect
