@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from served import ROOT, wait_until
 
@@ -22,10 +23,11 @@ def free_port() -> int:
 
 
 class GraderProcess:
-    """`python -m harness.grader` with its log in the home; services see the home under its own path."""
+    """`python -m harness.grader` with its log in the home; services see the home under its own path, or as told."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: Home, service_root: Path | None = None) -> None:
         self.home = home
+        self.service_root = service_root or home.path
         self.port = free_port()
         self.admin = GraderClient(home, patience_s=10)
         self.log = home.path / "grader.log"
@@ -46,7 +48,7 @@ class GraderProcess:
 
     def _spawn(self) -> None:
         command = [sys.executable, "-m", "harness.grader", "--host", "127.0.0.1", "--port", str(self.port)]
-        command += ["--service-root", str(self.home.path), "--image", "harness-grader:test"]
+        command += ["--service-root", str(self.service_root), "--image", "harness-grader:test"]
         environment = {k: v for k, v in os.environ.items() if not k.startswith("HARNESS_")}
         environment["HARNESS_HOME"] = str(self.home.path)
         with self.log.open("ab") as log:
