@@ -1,7 +1,8 @@
 """What a run costs beyond its container: `harness run --agent noop` beside `docker run` of the same image.
 
 `python tests/bench/noop_overhead.py [--times 10] [--json]`. Both are whole processes, timed from start to exit,
-one after the other. Baseline, data, model and isolation probe are cached by one run before the first that counts; the grader is up.
+one after the other. One run before those that count caches baseline, data, model and isolation probe, and starts the
+grader.
 """
 
 from __future__ import annotations
