@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import fcntl
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TextIO
 
 from harness.errors import UsageError
 from harness.home import RunFolder
 
 LOCK_FILE = ".lock"
+# Somebody who only looks whether the run is held has the lock for a moment.
+TRIES, PAUSE_S = 20, 0.02
 
 
 @contextmanager
@@ -20,22 +24,29 @@ def held(folder: RunFolder) -> Iterator[None]:
         UsageError: another process drives it.
     """
     with (folder.path / LOCK_FILE).open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+        for _ in range(TRIES):
+            if _is_taken(lock):
+                break
+            time.sleep(PAUSE_S)
+        else:
             raise UsageError(
                 f"run {folder.path.name} is driven by another process",
                 f"Watch it with `harness logs --follow {folder.path.name}`, or stop it with `harness stop`.",
-            ) from error
+            )
         yield
+
+
+def _is_taken(lock: TextIO) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def is_held(folder: RunFolder) -> bool:
     """Whether some process drives the run now."""
     if not (folder.path / LOCK_FILE).is_file():
         return False
-    try:
-        with held(folder):
-            return False
-    except UsageError:
-        return True
+    with (folder.path / LOCK_FILE).open("a") as lock:
+        return not _is_taken(lock)
