@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
 
@@ -27,10 +28,14 @@ RESTART_PATIENCE_S = 60.0
 class GraderClient:
     """Talks to the grader of one home. Calls are idempotent, so a call cut off by a restart is made again."""
 
-    def __init__(self, home: Home, patience_s: float = RESTART_PATIENCE_S) -> None:
+    def __init__(
+        self, home: Home, patience_s: float = RESTART_PATIENCE_S, revive: Callable[[], None] = lambda: None
+    ) -> None:
         self._home = home
         self._http = UnixHttp(home.admin_socket, "grader")
         self._patience_s = patience_s
+        # Called before a call that found no grader is made again.
+        self._revive = revive
 
     def stats(self) -> admin.GraderStats:
         """Who the grader is, tried once.
@@ -123,6 +128,7 @@ class GraderClient:
             retry=retry_if_exception_type(GraderUnavailable),
             stop=stop_after_delay(self._patience_s),
             wait=wait_random_exponential(multiplier=0.2, max=3),
+            before_sleep=lambda _: self._revive(),
             reraise=True,
         )
         return patient(self._once)(method, path, body)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from harness.domain.specs import RunPlan
-from harness.errors import GraderUnavailable, PrerequisiteError
+from harness.errors import GraderUnavailable, InfrastructureError, PrerequisiteError
 from harness.home import Home
 from harness.runner.data import Fetch
 from harness.runner.grader_client import GraderClient
 from harness.runner.objects import RunObjects, Where
 from harness.runner.plan import RunDraft, product_tags
-from harness.sandbox.compose import GraderSpec, compose_up, grader_container, grader_user
+from harness.sandbox.compose import GraderSpec, compose_up, grader_container, grader_user, start_again
 from harness.sandbox.data_scripts import DataScript, run_data_script
 from harness.sandbox.derived_images import agent_image, ensure_image, scorer_image
 from harness.sandbox.disk import choose_mode
@@ -95,6 +95,11 @@ class Host:
                 if time.monotonic() > deadline:
                     raise GraderUnavailable(f"{error.what}; its last words:\n{self._last_words()}") from error
             time.sleep(0.1)
+
+    def revive_grader(self) -> None:
+        """Starts a grader that somebody has killed: Docker itself does not then. One that was taken down stays down."""
+        with suppress(InfrastructureError):
+            start_again(self.client, self.home)
 
     def _last_words(self) -> str:
         found = grader_container(self.client, self.home)

@@ -21,6 +21,7 @@ PROBE_TIMEOUT_S = 30
 UP_TIMEOUT_S = 180
 START_TIMEOUT_S = 15.0
 POLL_S = 0.1
+ENDED_STATES = ("created", "exited")
 CANDIDATES = (("docker", "compose"), ("docker-compose",))
 _INSTALL = "Install one: `apt-get install docker-compose` (Debian, Ubuntu), or Docker's docker-compose-plugin."
 # What Compose and the Engine say -> what to do about it.
@@ -132,6 +133,17 @@ def compose_up(client: DockerClient, root: Path, spec: GraderSpec) -> GraderCont
     arguments = ["up", "-d", "--no-build", "--remove-orphans"]
     _compose(root, spec.home, arguments, compose_environment(spec))
     return _await_running(client, spec.home)
+
+
+def start_again(client: DockerClient, home: Home) -> bool:
+    """Starts a home's grader container if it is there and has ended; returns whether it was."""
+    found = grader_container(client, home)
+    if found is None or found.state not in ENDED_STATES:
+        return False
+    repair_grader(client, home)
+    with docker_errors("starting the grader again"):
+        client.api.start(found.container_id)
+    return True
 
 
 def compose_down(client: DockerClient, root: Path, home: Home) -> bool:
