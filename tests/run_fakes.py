@@ -10,6 +10,7 @@ from harness.domain.admin import (
     CloseRun,
     EventIn,
     FinishRun,
+    RegisterRun,
     ResourceSampleIn,
     RunStatus,
     SetPhase,
@@ -29,8 +30,10 @@ from harness.domain.specs import (
     Protocol,
     RunPlan,
 )
+from harness.errors import GraderUnavailable, ServiceUnavailable
 from harness.home import RunFolder
 from harness.runner.objects import AgentEnd
+from harness.sandbox.networks import RunNetwork
 
 RUN_ID = "20260101T000000_fake_0001"
 
@@ -63,8 +66,22 @@ class FakeGrader:
         self.baseline_error: str | None = None
         self.open_submissions = 0
         self.scored = 0
+        self.is_known = True
+        self.is_away = False
         self.closed_with: CloseRun | None = None
         self.finished_with: FinishRun | None = None
+
+    def register(self, run: RegisterRun) -> RunStatus:
+        self.calls.append("register")
+        return self.status_now
+
+    def find(self, run_id: str) -> RunStatus | None:
+        return self.status_now if self.is_known else None
+
+    def reopen(self, run_id: str) -> RunStatus:
+        self.calls.append("reopen")
+        self.finished_with = None
+        return self._set(verdict=None, ended_by=None, agent_ended_at=None, phase=Phase.PREPARING)
 
     def _set(self, **fields: object) -> RunStatus:
         self.status_now = self.status_now.model_copy(update=fields)
@@ -80,6 +97,8 @@ class FakeGrader:
         return self._set(needs_services=True, baseline_error=self.baseline_error)
 
     def status(self, run_id: str) -> RunStatus:
+        if self.is_away:
+            raise GraderUnavailable("it does not answer")
         needs = self.open_submissions > 0 or (self.status_now.needs_services and self.status_now.baseline is None)
         if self.objects.services and self.status_now.needs_services and self.status_now.baseline is None:
             self._set(baseline=_baseline(is_cached=False))
@@ -126,6 +145,8 @@ class FakeObjects:
         self.is_removed = False
         self.raises: dict[str, BaseException] = {}
         self.services_die = False
+        self.failing_starts = 0
+        self.ended_at: datetime | None = None
         self.quota_mode = "loop"
 
     def _called(self, name: str) -> None:
@@ -135,6 +156,9 @@ class FakeObjects:
 
     def prepare(self) -> None:
         self._called("prepare")
+
+    def ensure_network(self) -> RunNetwork:
+        return RunNetwork(id="n", name="n", subnet="10.0.0.0/28")
 
     def find_agent(self) -> datetime | None:
         return self.agent_started_at
@@ -155,9 +179,10 @@ class FakeObjects:
         self.ends_after -= 1
         return self.end if self.ends_after <= 0 else None
 
-    def stop_agent(self, *, is_requested: bool) -> None:
+    def stop_agent(self, *, is_requested: bool) -> datetime | None:
         self._called("stop on request" if is_requested else "stop")
         self.ends_after = 0
+        return self.ended_at
 
     def hand_over(self, grader: FakeGrader) -> None:
         self._called("hand over")
@@ -167,6 +192,9 @@ class FakeObjects:
 
     def start_services(self) -> None:
         self._called("start services")
+        if self.failing_starts:
+            self.failing_starts -= 1
+            raise ServiceUnavailable("it was killed")
         self.services = not self.services_die
 
     def sample(self) -> ResourceSampleIn | None:

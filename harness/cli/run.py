@@ -90,7 +90,7 @@ def stop(run: RunArgument = LATEST) -> None:
     with launching() as (launcher, home):
         run_id = _run_folder(home, run)
         launcher.stop(run_id)
-    render.say(f"{run_id} was asked to stop; `harness resume {run_id}` takes it up again")
+    render.say(f"{run_id} is stopped, or about to be; `harness resume {run_id}` takes it up again")
 
 
 @contextmanager

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from harness.domain.base import Frozen
 from harness.home import RunFolder
+from harness.runner.files import write_whole
 
 FILE = "attempt.json"
 
 
 class Attempt(Frozen):
-    """`used_s`: agent time used up by earlier, stopped attempts; `is_started`: this one's container was started."""
+    """`used_s`: agent time used up by earlier, stopped attempts; `is_started`: this one's container was started.
+
+    `stopped_at`: a person has asked for a stop then, or this is when the agent ended upon it. It is there before
+    anything is stopped, so that a stop which is broken off can be told from an agent that ended.
+    """
 
     number: int = 1
     used_s: float = 0.0
     is_started: bool = False
+    stopped_at: datetime | None = None
 
     @classmethod
     def load(cls, folder: RunFolder) -> Attempt:
@@ -22,13 +30,17 @@ class Attempt(Frozen):
         return cls.model_validate_json(path.read_text()) if path.is_file() else cls()
 
     def save(self, folder: RunFolder) -> None:
-        """Written in one rename: a reader sees the old or the new one."""
-        stage = folder.path / f".{FILE}"
-        stage.write_text(self.model_dump_json())
-        stage.replace(folder.path / FILE)
+        """Puts it in the place of the one before."""
+        write_whole(folder.path / FILE, self.model_dump_json())
 
     def started(self) -> Attempt:
         return self.model_copy(update={"is_started": True})
+
+    def unstarted(self) -> Attempt:
+        return self.model_copy(update={"is_started": False})
+
+    def stopped(self, at: datetime) -> Attempt:
+        return self.model_copy(update={"stopped_at": at})
 
     def next(self, used_s: float) -> Attempt:
         """The attempt after this one was stopped, `used_s` of agent time used in all."""

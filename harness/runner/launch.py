@@ -6,20 +6,24 @@ import hashlib
 import os
 import secrets
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from harness.domain.admin import RegisterRun, RunStatus
-from harness.domain.runs import EndedBy, Phase
+from harness.domain.runs import EndedBy, Owner, Phase
 from harness.domain.specs import DataRef, ModelRef, RunPlan
-from harness.errors import PrerequisiteError, UnknownRun, UsageError
+from harness.errors import Interrupted, PrerequisiteError, UnknownRun, UsageError
 from harness.home import RunFolder
 from harness.runner.attempt import Attempt
 from harness.runner.data import Fetch, prepare_data
+from harness.runner.files import write_whole
 from harness.runner.grader_client import GraderClient
-from harness.runner.hold import held
+from harness.runner.hold import held, is_held
 from harness.runner.host import Host
 from harness.runner.models import prepare_model
-from harness.runner.orphans import tend_orphans
+from harness.runner.objects import RunObjects
+from harness.runner.orphans import is_untidy, tend_orphans, tidy
 from harness.runner.plan import RunDraft, complete, draft
 from harness.runner.progress import Reporter, Sink
 from harness.runner.request import RunRequest
@@ -35,7 +39,7 @@ class Launcher:
 
     def __init__(self, host: Host, sink: Sink) -> None:
         self._host = host
-        self._grader = GraderClient(host.home)
+        self._grader = GraderClient(host.home, revive=host.revive_grader)
         self._reporter = Reporter("", sink, datetime.now(UTC))
 
     def draft(self, request: RunRequest) -> RunDraft:
@@ -52,8 +56,8 @@ class Launcher:
         self._host.require_images(plan_draft)
         folder = self._host.home.run(plan_draft.run_id)
         folder.path.mkdir(parents=True)
-        with held(folder):
-            (folder.path / DRAFT_FILE).write_text(plan_draft.model_dump_json(indent=1))
+        with held(folder), _interruptible(plan_draft.run_id):
+            write_whole(folder.path / DRAFT_FILE, plan_draft.model_dump_json(indent=1))
             return self._begin(plan_draft, folder)
 
     def _begin(self, plan_draft: RunDraft, folder: RunFolder) -> RunStatus:
@@ -66,13 +70,16 @@ class Launcher:
     def resume(self, run_id: str) -> RunStatus:
         """Takes up a run whose harness died or which a person stopped.
 
+        One that ended while its harness died is tidied up.
+
         Raises:
             UsageError: it has ended, or another harness drives it.
+            Interrupted: a person stopped it.
         """
         folder = self._host.home.run(run_id)
         if not folder.path.is_dir():
             raise UnknownRun(f"no run {run_id} under {folder.path.parent}", "`harness list` shows the runs there are.")
-        with held(folder):
+        with held(folder), _interruptible(run_id):
             return self._take_up(run_id, folder)
 
     def _take_up(self, run_id: str, folder: RunFolder) -> RunStatus:
@@ -83,11 +90,18 @@ class Launcher:
         status = self._grader.find(run_id)
         if status is None:
             return self._drive(plan, Phase.PREPARING)
+        if is_untidy(folder, status):
+            tidy(self._host.client, self._host.home, run_id)
+            return status
         self._check_resumable(status)
+        if status.verdict is None and Attempt.load(folder).stopped_at is not None:
+            status = self._trial(plan).stop(status.phase)
         if status.verdict is None:
             return self._drive(plan, status.phase)
         if not folder.image.exists() and not folder.workspace.exists():
             raise UsageError(f"the workspace of run {run_id} is gone", f"See `harness show {run_id}`.")
+        # A stop that was broken off after its verdict leaves the old agent's container, which is not to be adopted.
+        self._host.objects(plan, "").remove(keep_workspace=True)
         attempt = Attempt.load(folder)
         attempt.next(_used_s(plan, status, attempt)).save(folder)
         self._grader.reopen(run_id)
@@ -119,16 +133,12 @@ class Launcher:
 
     def _plan(self, plan_draft: RunDraft, folder: RunFolder) -> RunPlan:
         plan = complete(plan_draft, *self.prepare(plan_draft))
-        # The plan's presence says that everything before it is there: written last, in one rename.
-        stage = folder.path / f".{PLAN_FILE}"
-        stage.write_text(plan.model_dump_json(indent=1))
-        stage.rename(folder.path / PLAN_FILE)
+        # The plan's presence says that everything before it is there: written last.
+        write_whole(folder.path / PLAN_FILE, plan.model_dump_json(indent=1))
         return plan
 
     def _drive(self, plan: RunPlan, phase: Phase) -> RunStatus:
-        folder = self._host.home.run(plan.run_id)
-        token = _token(folder)
-        reporter = Reporter(plan.run_id, self._reporter.sink, datetime.now(UTC))
+        token = _token(self._host.home.run(plan.run_id))
         objects = self._host.objects(plan, token)
         registration = RegisterRun(
             plan=plan,
@@ -136,42 +146,71 @@ class Launcher:
             token_sha256=hashlib.sha256(token.encode()).hexdigest(),
             subnet=objects.ensure_network().subnet,
         )
-        self._grader.register(registration)
-        return Trial(plan, self._grader, objects, reporter).run(max(phase, Phase.PREPARING, key=ORDER.index))
+        try:
+            self._grader.register(registration)
+        except BaseException:
+            if phase is Phase.PREPARING:
+                objects.remove(keep_workspace=True)
+            raise
+        return self._trial(plan, objects).run(max(phase, Phase.PREPARING, key=ORDER.index))
+
+    def _trial(self, plan: RunPlan, objects: RunObjects | None = None) -> Trial:
+        reporter = Reporter(plan.run_id, self._reporter.sink, datetime.now(UTC))
+        return Trial(plan, self._grader, objects or self._host.objects(plan, ""), reporter)
 
     def _say(self, message: str) -> None:
         self._reporter.say(Phase.PREPARING, message)
 
     def stop(self, run_id: str) -> None:
-        """Asks the harness that drives a run to stop it.
+        """Asks the harness that drives a run to stop it; stops a run that nobody drives.
 
         Raises:
-            UsageError: nobody drives it, or it has ended.
+            UsageError: it has ended, or was never started.
         """
         status = self._grader.status(run_id)
         if status.verdict is not None:
             raise UsageError(f"run {run_id} has ended: {status.verdict.value}", f"See `harness show {run_id}`.")
-        owner = status.owner
-        if owner is None or not is_alive(owner):
-            raise UsageError(f"no harness drives run {run_id}", f"Take it up with `harness resume {run_id}`.")
-        try:
-            # Not SIGINT: a process that a shell put into the background ignores it.
-            os.kill(owner.pid, signal.SIGTERM)
-        except PermissionError as error:
-            raise PrerequisiteError(f"process {owner.pid} belongs to another user", "Stop it as that user.") from error
+        folder = self._host.home.run(run_id)
+        if is_held(folder):
+            _ask_to_stop(run_id, status.owner)
+            return
+        if not (folder.path / PLAN_FILE).is_file():
+            raise UnknownRun(f"{folder.path} holds no run", "The next `harness run` closes it.")
+        plan = RunPlan.model_validate_json((folder.path / PLAN_FILE).read_text())
+        with held(folder), _interruptible(run_id):
+            self._trial(plan).stop(status.phase)
+
+
+@contextmanager
+def _interruptible(run_id: str) -> Iterator[None]:
+    """Ctrl-C outside of a trial, or in the middle of its stop: what exists is kept."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise Interrupted(f"run {run_id} was interrupted", f"Take it up with `harness resume {run_id}`.") from error
+
+
+def _ask_to_stop(run_id: str, owner: Owner | None) -> None:
+    if owner is None or not is_alive(owner):
+        raise UsageError(f"run {run_id} is just being taken up", "Try again in a moment.")
+    try:
+        # Not SIGINT: a process that a shell put into the background ignores it.
+        os.kill(owner.pid, signal.SIGTERM)
+    except PermissionError as error:
+        raise PrerequisiteError(f"process {owner.pid} belongs to another user", "Stop it as that user.") from error
 
 
 def _token(folder: RunFolder) -> str:
     """The run's capability token; a run that ended has none, so one that is taken up again gets a new one."""
     if not folder.token.is_file():
-        folder.token.touch(mode=0o600)
-        folder.token.write_text(secrets.token_urlsafe(TOKEN_BYTES))
+        write_whole(folder.token, secrets.token_urlsafe(TOKEN_BYTES), mode=0o600)
     return folder.token.read_text()
 
 
 def _used_s(plan: RunPlan, status: RunStatus, attempt: Attempt) -> float:
     """Agent time that a stopped run has used: its deadline moves with each attempt, so count back from there."""
-    if status.deadline is None or status.agent_ended_at is None or not attempt.is_started:
+    ended_at = attempt.stopped_at or status.agent_ended_at
+    if status.deadline is None or ended_at is None or not attempt.is_started:
         return attempt.used_s
-    left_s = (status.deadline - status.agent_ended_at).total_seconds()
+    left_s = (status.deadline - ended_at).total_seconds()
     return max(0.0, plan.limits.timeout_s - max(0.0, left_s))

@@ -14,11 +14,20 @@ from harness.domain.runs import EndedBy
 from harness.domain.specs import RunPlan
 from harness.errors import InfrastructureError
 from harness.home import Home, RunFolder
+from harness.runner.attempt import Attempt
+from harness.runner.files import write_whole
 from harness.runner.grader_client import GraderClient
 from harness.runner.workspace import lay_out
 from harness.sandbox import reaper, watch
 from harness.sandbox.agent import AgentContainerSpec, create_agent, start_agent
-from harness.sandbox.containers import ZONE_AGENT, ZONE_INFERENCE, find_container, remove_container, stop_container
+from harness.sandbox.containers import (
+    ZONE_AGENT,
+    ZONE_INFERENCE,
+    ZONE_SCORER,
+    find_container,
+    remove_container,
+    stop_container,
+)
 from harness.sandbox.disk import Quota, QuotaMode
 from harness.sandbox.engine import DockerClient, EngineInfo
 from harness.sandbox.hardening import agent_user
@@ -41,6 +50,7 @@ SWITCH_LAG_S = 2
 # A container whose own timer ended it did so within this of the deadline.
 DEADLINE_SLACK = timedelta(seconds=1)
 ENGINE_FILE = "engine.json"
+SERVICE_ZONES = (ZONE_INFERENCE, ZONE_SCORER)
 GRADER_PORT = 5000
 # Brings SQLAlchemy with it: imported while Docker makes the container, which takes as long.
 RECORD_MODULE = "harness.runner.record"
@@ -124,6 +134,8 @@ class RunObjects:
             return None
         started_at = watch.started_at(self._client, container)
         if started_at is None:
+            # A death between create and start: this attempt has used no time, and is made anew.
+            Attempt.load(self.folder).unstarted().save(self.folder)
             remove_container(self._client, container)
             return None
         self._agent = container
@@ -134,7 +146,7 @@ class RunObjects:
         if self.folder.agent_log.exists():
             number = len(list(self.folder.path.glob("agent.*.log"))) + 1
             self.folder.agent_log.rename(self.folder.agent_log.with_name(f"agent.{number}.log"))
-        (self.folder.path / ENGINE_FILE).write_text(self._where.engine.model_dump_json())
+        write_whole(self.folder.path / ENGINE_FILE, self._where.engine.model_dump_json())
         threading.Thread(target=import_module, args=(RECORD_MODULE,), daemon=True).start()
         self._agent = create_agent(self._client, self._spec(time_limit_s))
 
@@ -171,21 +183,27 @@ class RunObjects:
             self._log.stop()
         return AgentEnd(ending.ended_by, state.exit_code, ending.detail)
 
-    def stop_agent(self, *, is_requested: bool) -> None:
-        """Ends the agent's container if there is one; `is_requested` by a person, not by the clock."""
+    def stop_agent(self, *, is_requested: bool) -> datetime | None:
+        """Ends the agent's container, `is_requested` by a person or by the clock; when it ended, None without one."""
         self._is_stopped = is_requested
         container = self._agent or find_container(self._client, self._home, self._plan.run_id, ZONE_AGENT)
         if container is not None:
             stop_container(self._client, container, STOP_GRACE_S)
+        return None if container is None else watch.ended_at(self._client, container)
 
     def hand_over(self, grader: GraderClient) -> None:
-        """Gives the grader a descriptor of the workspace."""
+        """Puts a grader that is new on the run's network, and gives it a descriptor of the workspace.
+
+        Raises:
+            GraderUnavailable: it is going away again.
+        """
+        attach_grader(self._client, self._home, self.ensure_network())
         grader.hand_over(self._plan.run_id, self.folder.workspace)
 
     def has_services(self) -> bool:
-        """Whether the inference container of the run is up."""
-        container = find_container(self._client, self._home, self._plan.run_id, ZONE_INFERENCE)
-        return container is not None and watch.exit_state(self._client, container) is None
+        """Whether both services of the run are up; a death can leave one of them, or one that was never started."""
+        found = [find_container(self._client, self._home, self._plan.run_id, zone) for zone in SERVICE_ZONES]
+        return all(container is not None and watch.is_running(self._client, container) for container in found)
 
     def start_services(self) -> None:
         """Inference and scorer, anew.

@@ -8,10 +8,12 @@ from pathlib import Path
 
 from harness.domain.admin import CloseRun, FinishRun, RunStatus
 from harness.domain.runs import EndedBy
-from harness.home import Home
+from harness.home import Home, RunFolder
+from harness.runner.attempt import Attempt
 from harness.runner.grader_client import GraderClient
 from harness.runner.hold import is_held
 from harness.sandbox import reaper
+from harness.sandbox.disk import remove_filesystem
 from harness.sandbox.engine import DockerClient
 from harness.sandbox.process import spawn_detached
 
@@ -27,23 +29,46 @@ def tend_orphans(client: DockerClient, home: Home, grader: GraderClient, say: Sa
         if not is_held(home.run(run_id)):
             _take_up(run_id, status, home, grader, say)
     held = {folder.name for folder in home.runs.iterdir() if is_held(home.run(folder.name))}
+    for run_id in sorted(folder.name for folder in home.runs.iterdir() if folder.name not in active.keys() | held):
+        ended = grader.find(run_id) if home.run(run_id).token.is_file() else None
+        if ended is not None and is_untidy(home.run(run_id), ended):
+            say(f"run {run_id} lost its harness when it had ended: tidied up")
+            tidy(client, home, run_id)
     for leftover in reaper.orphans(client, home, active.keys() | held):
         say(f"removing what is left of run {leftover.run_id}")
         reaper.remove_run_objects(client, home, leftover.run_id)
 
 
+def is_untidy(folder: RunFolder, status: RunStatus) -> bool:
+    """Whether a run is closed for good and its harness died before it had removed everything."""
+    is_over = status.verdict is not None and status.ended_by is not EndedBy.STOPPED
+    return is_over and folder.token.is_file()
+
+
+def tidy(client: DockerClient, home: Home, run_id: str) -> None:
+    """What the end of a run still owes: its record in its folder, and nothing else left."""
+    from harness.runner.record import keep_record  # brings SQLAlchemy with it
+
+    folder = home.run(run_id)
+    keep_record(home, run_id)
+    reaper.remove_run_objects(client, home, run_id)
+    remove_filesystem(folder)
+    folder.token.unlink(missing_ok=True)
+
+
 def _take_up(run_id: str, status: RunStatus, home: Home, grader: GraderClient, say: Say) -> None:
     folder = home.run(run_id).path
     if (folder / PLAN_FILE).is_file():
-        log = folder / RESUME_LOG
-        say(f"run {run_id} lost its harness during {status.phase.value}: taken up in the background, see {log}")
-        resume_in_background(run_id, log)
+        log, is_stopped = folder / RESUME_LOG, Attempt.load(home.run(run_id)).stopped_at is not None
+        done = "stopped as was asked for" if is_stopped else "taken up"
+        say(f"run {run_id} lost its harness during {status.phase.value}: {done} in the background, see {log}")
+        in_background("stop" if is_stopped else "resume", run_id, log)
         return
     say(f"run {run_id} lost its harness and its folder: closed as void")
     grader.finish(run_id, FinishRun(ended_by=EndedBy.INFRASTRUCTURE, detail="its folder is gone"))
     grader.close(run_id, CloseRun())
 
 
-def resume_in_background(run_id: str, log: Path) -> None:
-    """`harness resume` in a process of its own, which outlives this one."""
-    spawn_detached([sys.executable, "-m", "harness", "resume", run_id], log)
+def in_background(command: str, run_id: str, log: Path) -> None:
+    """`harness resume` or `stop` of a run in a process of its own, which outlives this one."""
+    spawn_detached([sys.executable, "-m", "harness", command, run_id], log)

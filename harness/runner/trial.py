@@ -9,7 +9,14 @@ from datetime import UTC, datetime, timedelta
 from harness.domain.admin import ArtifactIn, CloseRun, EventIn, FinishRun, RunStatus, SetPhase, StartClock
 from harness.domain.runs import EndedBy, Phase
 from harness.domain.specs import RunPlan
-from harness.errors import EvaluationFailed, GraderUnavailable, HarnessError, Interrupted, ServiceUnavailable
+from harness.errors import (
+    EvaluationFailed,
+    GraderUnavailable,
+    HarnessError,
+    InfrastructureError,
+    Interrupted,
+    ServiceUnavailable,
+)
 from harness.runner.attempt import Attempt
 from harness.runner.collect import collect_workspace
 from harness.runner.grader_client import GraderClient
@@ -24,6 +31,8 @@ SAMPLE_EVERY_S = 10.0
 # The agent's container ends itself at its deadline (`timeout -k`); the harness steps in only after this.
 DEADLINE_GRACE_S = 20.0
 MAX_SERVICE_STARTS = 4
+# A grader that is there and takes no descriptor so many times in a row never will.
+MAX_HAND_OVERS = 30
 ORDER = list(Phase)
 
 
@@ -38,7 +47,8 @@ class Trial:
         self._folder = objects.folder
         self._phase = Phase.PREPARING
         self._polled_at = self._sampled_at = 0.0
-        self._service_starts = self._judged = 0
+        self._service_starts = self._judged = self._refused = 0
+        self._is_grader_missed = False
         self._end: AgentEnd | None = None
         self._last: RunStatus | None = None
 
@@ -47,6 +57,7 @@ class Trial:
 
         Raises:
             Interrupted: after the run was stopped.
+            GraderUnavailable: the run is left as it is, its agent at work, to be taken up by `harness resume`.
             HarnessError: after the run was closed as void.
         """
         try:
@@ -57,10 +68,13 @@ class Trial:
                     enter()
             return self._status()
         except (Interrupted, KeyboardInterrupt) as error:
-            self._stop()
+            self.stop(self._phase)
             raise Interrupted(
                 f"run {self._plan.run_id} was stopped", f"Take it up with `harness resume {self._plan.run_id}`."
             ) from error
+        except GraderUnavailable:
+            # Nothing can be recorded, and what the agent does is worth keeping.
+            raise
         except HarnessError as error:
             self._void(error)
             raise
@@ -103,9 +117,19 @@ class Trial:
             deadline = self._status().deadline or self._set_clock(started_at, attempt)
         self._objects.follow_log()
         while (end := self._objects.wait_agent(EXIT_POLL_S, deadline)) is None:
-            self._poll()
+            self._poll_if_possible()
             self._enforce(deadline)
         self._end = end
+
+    def _poll_if_possible(self) -> None:
+        """An agent works on while the grader is away."""
+        try:
+            self._poll()
+            self._is_grader_missed = False
+        except GraderUnavailable as error:
+            if not self._is_grader_missed:
+                self._reporter.say(self._phase, f"waiting for the grader: {error.what}")
+            self._is_grader_missed = True
 
     def _enforce(self, deadline: datetime) -> None:
         """Ends an agent that outlived its time, or its disk where no file system of its own stops it."""
@@ -131,16 +155,18 @@ class Trial:
     def _finish(self) -> None:
         status = self._status()
         if status.ended_by is None:
-            end = self._end or self._last_end(status)
-            status = self._grader.finish(
-                self._plan.run_id, FinishRun(ended_by=end.ended_by, exit_code=end.exit_code, detail=end.detail)
-            )
-            self._reporter.say(self._phase, f"the agent ended: {end.ended_by.value} {end.detail}".rstrip())
+            status = self._record_end(self._end or self._last_end(status))
         if status.open_submissions:
             self._objects.prepare()
         while status.open_submissions:
             time.sleep(EXIT_POLL_S)
             status = self._poll()
+
+    def _record_end(self, end: AgentEnd) -> RunStatus:
+        self._reporter.say(self._phase, f"the agent ended: {end.ended_by.value} {end.detail}".rstrip())
+        return self._grader.finish(
+            self._plan.run_id, FinishRun(ended_by=end.ended_by, exit_code=end.exit_code, detail=end.detail)
+        )
 
     def _last_end(self, status: RunStatus) -> AgentEnd:
         """How the agent ended, asked again after a death of the harness."""
@@ -176,11 +202,22 @@ class Trial:
         status = self._status()
         self._polled_at = time.monotonic()
         if status.needs_output:
-            self._objects.hand_over(self._grader)
+            self._hand_over()
         if status.needs_services:
             self._start_services(status)
         self._sample()
         return status
+
+    def _hand_over(self) -> None:
+        """A grader that has just been started anew may go away again: it asks once more when it is back."""
+        try:
+            self._objects.hand_over(self._grader)
+            self._refused = 0
+        except InfrastructureError as error:
+            self._refused += 1
+            if self._refused >= MAX_HAND_OVERS:
+                raise
+            self._reporter.say(self._phase, f"the grader did not take the workspace: {error.what}")
 
     def _status(self) -> RunStatus:
         status = self._last = self._grader.status(self._plan.run_id)
@@ -205,7 +242,12 @@ class Trial:
             )
         self._reporter.say(self._phase, "starting the scoring services")
         self._note("services", start=self._service_starts)
-        self._objects.start_services()
+        try:
+            self._objects.start_services()
+        except ServiceUnavailable as error:
+            if self._service_starts >= MAX_SERVICE_STARTS:
+                raise
+            self._reporter.say(self._phase, f"once more: {error.what}")
 
     def _sample(self) -> None:
         if self._phase is not Phase.AGENT or time.monotonic() - self._sampled_at < SAMPLE_EVERY_S:
@@ -215,23 +257,36 @@ class Trial:
         if sample is not None:
             self._grader.add_sample(self._plan.run_id, sample)
 
-    def _stop(self) -> None:
-        """A person stopped it: what runs is ended, what exists is kept; a run past its agent is left open."""
-        self._reporter.say(self._phase, "stopping; everything is kept")
-        self._objects.stop_agent(is_requested=True)
-        if ORDER.index(self._phase) < ORDER.index(Phase.FINISHING):
+    def stop(self, phase: Phase) -> RunStatus:
+        """Stops a run that is in `phase`: what runs is ended, what exists is kept; one past its agent is left open.
+
+        May be called again where it was broken off.
+        """
+        self._phase = phase
+        self._reporter.say(phase, "stopping; everything is kept")
+        if ORDER.index(phase) < ORDER.index(Phase.FINISHING):
+            self._stop_agent()
             self._grader.finish(self._plan.run_id, FinishRun(ended_by=EndedBy.STOPPED))
             self._close(is_kept=True)
         else:
+            if self._end is not None:
+                self._record_end(self._end)
             self._objects.remove(keep_workspace=True)
+        return self._status()
+
+    def _stop_agent(self) -> None:
+        attempt = Attempt.load(self._folder)
+        # First the mark: should this be broken off, the agent's end is not taken for its own doing.
+        attempt = attempt if attempt.stopped_at else attempt.stopped(datetime.now(UTC))
+        attempt.save(self._folder)
+        ended_at = self._objects.stop_agent(is_requested=True)
+        if ended_at is not None:
+            attempt.stopped(ended_at).save(self._folder)
 
     def _void(self, error: HarnessError) -> None:
         """The harness's own failure: closed with what was scored before, void if nothing was."""
         self._reporter.say(self._phase, f"failed: {error.what}")
         detail = str(error)[:2000]
-        try:
-            self._objects.stop_agent(is_requested=False)
-            self._grader.finish(self._plan.run_id, FinishRun(ended_by=EndedBy.INFRASTRUCTURE, detail=detail))
-            self._close(is_kept=False)
-        except GraderUnavailable:
-            self._objects.remove(keep_workspace=True)
+        self._objects.stop_agent(is_requested=False)
+        self._grader.finish(self._plan.run_id, FinishRun(ended_by=EndedBy.INFRASTRUCTURE, detail=detail))
+        self._close(is_kept=False)

@@ -82,6 +82,25 @@ def started_at(client: DockerClient, container_id: str) -> datetime | None:
     return None if state["Status"] == "created" else datetime.fromisoformat(state["StartedAt"])
 
 
+def ended_at(client: DockerClient, container_id: str) -> datetime | None:
+    """When the container's process ended; None while it runs, if it never did, or when it is gone."""
+    try:
+        state = exit_state(client, container_id)
+    except InfrastructureError:
+        return None
+    return state.finished_at if state else None
+
+
+def is_running(client: DockerClient, container_id: str) -> bool:
+    """Whether the container's process runs: not before its start, not after its end.
+
+    Raises:
+        InfrastructureError: it does not exist (any more), or Docker failed.
+    """
+    with docker_errors(f"looking at container {container_id[:12]}"):
+        return bool(client.api.inspect_container(container_id)["State"]["Running"])
+
+
 def wait_exit(client: DockerClient, container_id: str, timeout_s: float) -> ExitState | None:
     """Waits for the end, at most `timeout_s`; None if the container still runs then. Outlives a restart of the daemon.
 

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from harness.domain.runs import EndedBy, Phase, Verdict
-from harness.errors import EvaluationFailed, InfrastructureError, Interrupted, ServiceUnavailable
+from harness.errors import EvaluationFailed, GraderUnavailable, InfrastructureError, Interrupted, ServiceUnavailable
 from harness.runner import trial as trial_module
 from harness.runner.attempt import Attempt
 from harness.runner.grader_client import GraderClient
@@ -27,9 +27,27 @@ class Stage:
         self.plan = make_plan(folder, timeout_s)
 
     def run(self, start: Phase = Phase.PREPARING):
+        return self._trial().run(start)
+
+    def stop(self, phase: Phase):
+        return self._trial().stop(phase)
+
+    def _trial(self) -> Trial:
         reporter = Reporter(RUN_ID, self.shown.append, ago(0))
-        trial = Trial(self.plan, cast(GraderClient, self.grader), cast(RunObjects, self.objects), reporter)
-        return trial.run(start)
+        return Trial(self.plan, cast(GraderClient, self.grader), cast(RunObjects, self.objects), reporter)
+
+
+class InterruptedOnce:
+    """A call that a person interrupts the first time."""
+
+    def __init__(self, call) -> None:
+        self.call, self.calls = call, 0
+
+    def __call__(self, *arguments):
+        self.calls += 1
+        if self.calls == 1:
+            raise KeyboardInterrupt
+        return self.call(*arguments)
 
 
 @pytest.fixture
@@ -90,6 +108,54 @@ def test_services_that_die_again_and_again_make_the_run_void(stage: Stage) -> No
     assert stage.grader.status_now.verdict is Verdict.INFRA_VOID
 
 
+def test_services_that_are_killed_while_they_start_are_started_once_more(stage: Stage) -> None:
+    stage.grader.has_cached_baseline = False
+    stage.objects.failing_starts = 2
+    assert stage.run().verdict is Verdict.NO_SUBMISSION
+    assert stage.objects.calls.count("start services") == 3
+
+
+def test_a_grader_that_goes_away_again_is_given_the_workspace_when_it_is_back(stage: Stage) -> None:
+    stage.objects.raises["hand over"] = GraderUnavailable("it went away")
+    stage.objects.ends_after = 5
+    stage.grader.status_now = stage.grader.status_now.model_copy(update={"needs_output": True})
+    assert stage.run().verdict is Verdict.NO_SUBMISSION
+    assert stage.objects.calls.count("hand over") > 1
+
+
+def test_a_grader_that_never_takes_the_workspace_is_said_to_do_so(stage: Stage, monkeypatch) -> None:
+    monkeypatch.setattr(trial_module, "MAX_HAND_OVERS", 1)
+    stage.objects.raises["hand over"] = GraderUnavailable("refused")
+    stage.objects.ends_after = 5
+    stage.grader.has_cached_baseline = False
+    stage.grader.status_now = stage.grader.status_now.model_copy(update={"needs_output": True})
+    with pytest.raises(GraderUnavailable, match="refused"):
+        stage.run()
+
+
+def test_an_agent_works_on_while_the_grader_is_away(stage: Stage) -> None:
+    stage.objects.ends_after = 5
+    waiting = stage.objects.wait_agent
+
+    def wait_agent(timeout_s: float, deadline):
+        stage.grader.is_away = 1 < stage.objects.ends_after < 5
+        return waiting(timeout_s, deadline)
+
+    stage.objects.wait_agent = wait_agent
+    assert stage.run().verdict is Verdict.NO_SUBMISSION
+    assert [p.message for p in stage.shown if "waiting for the grader" in p.message] != []
+    assert "stop" not in stage.objects.calls
+
+
+def test_without_a_grader_the_run_is_left_as_it_is(stage: Stage) -> None:
+    stage.objects.raises["follow"] = GraderUnavailable("it does not answer")
+    with pytest.raises(GraderUnavailable):
+        stage.run()
+    assert stage.grader.status_now.verdict is None
+    assert not stage.objects.is_removed
+    assert "stop" not in stage.objects.calls
+
+
 def test_a_broken_docker_is_never_the_agents_doing(stage: Stage) -> None:
     stage.objects.raises["start"] = InfrastructureError("no space")
     with pytest.raises(InfrastructureError, match="no space"):
@@ -115,6 +181,29 @@ def test_an_interruption_while_scoring_leaves_the_run_open(stage: Stage) -> None
         stage.run(Phase.FINISHING)
     assert stage.grader.status_now.verdict is None
     assert stage.objects.is_removed
+
+
+def test_an_interruption_after_the_agents_end_keeps_how_it_ended(stage: Stage) -> None:
+    stage.objects.end = AgentEnd(EndedBy.CRASH, 3, "exit code 3")
+    finish = stage.grader.finish = InterruptedOnce(stage.grader.finish)
+    with pytest.raises(Interrupted):
+        stage.run()
+    assert finish.calls == 2
+    assert stage.grader.status_now.ended_by is EndedBy.CRASH
+    assert stage.grader.status_now.verdict is None
+
+
+def test_a_stop_that_is_broken_off_is_marked_and_can_be_made_again(stage: Stage) -> None:
+    stage.objects.raises = {"wait": KeyboardInterrupt(), "stop on request": KeyboardInterrupt()}
+    with pytest.raises(KeyboardInterrupt):
+        stage.run()
+    assert stage.grader.status_now.verdict is None
+    marked = Attempt.load(stage.objects.folder).stopped_at
+    assert marked is not None
+    stage.objects.ended_at = ago(7)
+    stage.stop(Phase.AGENT)
+    assert stage.grader.status_now.verdict is Verdict.INTERRUPTED
+    assert Attempt.load(stage.objects.folder).stopped_at == stage.objects.ended_at
 
 
 def test_a_live_agent_is_adopted_with_its_own_clock(stage: Stage) -> None:

@@ -1,0 +1,178 @@
+"""Taking a run up again and stopping one: what is driven, what is finished, what is refused."""
+
+import hashlib
+from datetime import timedelta
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from harness.domain.runs import EndedBy, Phase, Verdict
+from harness.errors import GraderUnavailable, Interrupted, UnknownRun, UsageError
+from harness.home import Home
+from harness.runner import launch as launch_module
+from harness.runner import trial as trial_module
+from harness.runner.attempt import Attempt
+from harness.runner.hold import held
+from harness.runner.host import Host
+from harness.runner.launch import PLAN_FILE, Launcher
+from tests.run_fakes import RUN_ID, FakeGrader, FakeObjects, ago, make_plan
+
+
+class FakeHost:
+    """A host whose Docker always works."""
+
+    client = None
+
+    def __init__(self, home: Home, objects: FakeObjects) -> None:
+        self.home = home
+        self._objects = objects
+
+    def revive_grader(self) -> None:
+        """Nothing to do."""
+
+    def require_grader(self, image: str, grader: object) -> None:
+        """It is there."""
+
+    def objects(self, plan: object, token: str) -> FakeObjects:
+        return self._objects
+
+
+class Stage:
+    """A run with plan and workspace, whose harness is gone."""
+
+    def __init__(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = home.run(RUN_ID)
+        self.objects = FakeObjects(self.folder.path)
+        self.grader = FakeGrader(self.objects)
+        self.folder.workspace.mkdir(parents=True)
+        self.tidied: list[str] = []
+        plan = make_plan(self.folder.path, 100)
+        plan = plan.model_copy(update={"images": {**plan.images, "grader": "g"}})
+        (self.folder.path / PLAN_FILE).write_text(plan.model_dump_json())
+        monkeypatch.setattr(trial_module, "POLL_S", 0.0)
+        monkeypatch.setattr(trial_module, "EXIT_POLL_S", 0.0)
+        monkeypatch.setattr(launch_module, "GraderClient", lambda home, revive: self.grader)
+        monkeypatch.setattr(launch_module, "tidy", lambda client, home, run_id: self.tidied.append(run_id))
+        self.launcher = Launcher(cast(Host, FakeHost(home, self.objects)), lambda progress: None)
+
+    def at(self, **fields: object) -> None:
+        self.grader.status_now = self.grader.status_now.model_copy(update=fields)
+
+
+@pytest.fixture
+def stage(home: Home, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    return Stage(home, monkeypatch)
+
+
+def stopped(stage: Stage, used_s: float) -> None:
+    """A run whose agent was stopped after `used_s` of its 100 s, an hour ago."""
+    ended_at = ago(3600)
+    stage.at(
+        verdict=Verdict.INTERRUPTED,
+        ended_by=EndedBy.STOPPED,
+        phase=Phase.ENDED,
+        agent_ended_at=ended_at,
+        deadline=ended_at + timedelta(seconds=100 - used_s),
+    )
+    Attempt(is_started=True, stopped_at=ended_at).save(stage.folder)
+
+
+def test_a_stopped_run_goes_on_with_the_time_that_was_left(stage: Stage) -> None:
+    stopped(stage, 40)
+    stage.launcher.resume(RUN_ID)
+    assert "reopen" in stage.grader.calls
+    assert "create 60" in stage.objects.calls
+    attempt = Attempt.load(stage.folder)
+    assert (attempt.number, round(attempt.used_s), attempt.stopped_at) == (2, 40, None)
+
+
+def test_what_a_broken_off_stop_left_is_not_adopted(stage: Stage) -> None:
+    stopped(stage, 40)
+    stage.launcher.resume(RUN_ID)
+    calls = stage.objects.calls
+    assert calls.index("remove but the workspace") < calls.index("create 60")
+
+
+def test_a_stop_that_was_broken_off_is_finished_before_the_run_goes_on(stage: Stage) -> None:
+    stopped(stage, 40)
+    stage.at(verdict=None, ended_by=None, phase=Phase.AGENT, agent_ended_at=None)
+    stage.objects.agent_started_at, stage.objects.ended_at = ago(3700), Attempt.load(stage.folder).stopped_at
+
+    def remove(*, keep_workspace: bool) -> None:
+        stage.objects.agent_started_at = None
+
+    stage.objects.remove = remove
+    stage.launcher.resume(RUN_ID)
+    assert stage.objects.calls.count("stop on request") == 1
+    assert "create 60" in stage.objects.calls
+
+
+def test_a_run_that_ended_while_its_harness_died_is_tidied_up(stage: Stage) -> None:
+    stage.at(verdict=Verdict.GRADED, ended_by=EndedBy.FINISHED, phase=Phase.ENDED)
+    stage.folder.token.touch()
+    assert stage.launcher.resume(RUN_ID).verdict is Verdict.GRADED
+    assert stage.tidied == [RUN_ID]
+
+
+def test_a_run_that_has_ended_is_not_taken_up(stage: Stage) -> None:
+    stage.at(verdict=Verdict.GRADED, ended_by=EndedBy.FINISHED, phase=Phase.ENDED)
+    with pytest.raises(UsageError, match="has ended: graded"):
+        stage.launcher.resume(RUN_ID)
+    assert stage.tidied == []
+
+
+def test_a_run_that_was_never_registered_is_prepared(stage: Stage) -> None:
+    stage.grader.is_known = False
+    stage.launcher.resume(RUN_ID)
+    assert stage.grader.phases[0] is Phase.PREPARING
+
+
+def test_a_run_that_cannot_be_registered_leaves_no_network(stage: Stage) -> None:
+    def register(run: object) -> None:
+        raise GraderUnavailable("it does not answer")
+
+    stage.grader.is_known = False
+    stage.grader.register = register
+    with pytest.raises(GraderUnavailable):
+        stage.launcher.resume(RUN_ID)
+    assert stage.objects.calls == ["remove but the workspace"]
+
+
+def test_a_half_written_token_is_never_used(stage: Stage) -> None:
+    registered = []
+    stage.grader.is_known = False
+    stage.grader.register = registered.append
+    stage.launcher.resume(RUN_ID)
+    assert registered[0].token_sha256 != hashlib.sha256(b"").hexdigest()
+    assert not stage.folder.token.exists()
+
+
+def test_a_second_interruption_says_how_to_go_on(stage: Stage) -> None:
+    stage.at(phase=Phase.AGENT)
+    stage.objects.raises = {"wait": KeyboardInterrupt(), "stop on request": KeyboardInterrupt()}
+    with pytest.raises(Interrupted, match="harness resume"):
+        stage.launcher.resume(RUN_ID)
+
+
+def test_a_run_that_nobody_drives_can_be_stopped(stage: Stage) -> None:
+    stage.at(phase=Phase.AGENT)
+    stage.launcher.stop(RUN_ID)
+    assert stage.grader.status_now.verdict is Verdict.INTERRUPTED
+    assert stage.objects.calls[-1] == "remove but the workspace"
+
+
+def test_a_run_that_is_just_being_taken_up_is_not_stopped_behind_its_back(stage: Stage) -> None:
+    with held(stage.folder), pytest.raises(UsageError, match="Try again in a moment"):
+        stage.launcher.stop(RUN_ID)
+
+
+def test_a_folder_without_a_plan_is_no_run(stage: Stage) -> None:
+    (stage.folder.path / PLAN_FILE).unlink()
+    with pytest.raises(UnknownRun):
+        stage.launcher.resume(RUN_ID)
+
+
+def test_only_one_process_drives_a_run(stage: Stage, tmp_path: Path) -> None:
+    with held(stage.folder), pytest.raises(UsageError, match="driven by another process"):
+        stage.launcher.resume(RUN_ID)
