@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
+from typing import BinaryIO
 
 from harness.domain.admin import ArtifactIn
 
@@ -15,6 +19,8 @@ MAX_FILE_BYTES = 10 * 2**20
 MAX_TOTAL_BYTES = 200 * 2**20
 MAX_FILES = 10_000
 MAX_ENTRIES = 200_000
+# Names are the agent's cheapest good: a folder of links can have more of them than the host has memory.
+MAX_PER_FOLDER = 20_000
 MAX_DEPTH = 32
 CHUNK = 2**20
 # Weights are in the snapshot store if they were submitted; caches and links to read-only mounts are not the agent's.
@@ -41,6 +47,8 @@ def collect_workspace(workspace: Path, target: Path) -> Kept:
     following links and without blocking on a FIFO.
     """
     kept = Kept()
+    # Of a run that was stopped and resumed: a name may be a file now and a folder then.
+    shutil.rmtree(target, ignore_errors=True)
     root = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         budget = iter(range(MAX_ENTRIES))
@@ -55,7 +63,7 @@ def collect_workspace(workspace: Path, target: Path) -> Kept:
 
 
 def _files(directory: int, relative: Path, budget: Iterator[int], kept: Kept) -> Iterator[tuple[int, Path, str]]:
-    for name in sorted(os.listdir(directory)):
+    for name in _names(directory, kept):
         if next(budget, None) is None:
             kept.left_out += 1
             return
@@ -74,6 +82,14 @@ def _files(directory: int, relative: Path, budget: Iterator[int], kept: Kept) ->
             kept.left_out += 1
 
 
+def _names(directory: int, kept: Kept) -> list[str]:
+    with os.scandir(directory) as entries:
+        names = sorted(entry.name for entry in islice(entries, MAX_PER_FOLDER + 1))
+    if len(names) > MAX_PER_FOLDER:
+        kept.left_out += 1
+    return names[:MAX_PER_FOLDER]
+
+
 def _below(
     directory: int, relative: Path, name: str, budget: Iterator[int], kept: Kept
 ) -> Iterator[tuple[int, Path, str]]:
@@ -89,7 +105,6 @@ def _below(
 
 
 def _keep(directory: int, relative: Path, target: Path, kept: Kept) -> None:
-    copy = target / relative
     try:
         source = os.open(relative.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
     except OSError:
@@ -100,17 +115,28 @@ def _keep(directory: int, relative: Path, target: Path, kept: Kept) -> None:
         if not stat.S_ISREG(info.st_mode) or not kept.has_room(info.st_size):
             kept.left_out += 1
             return
-        digest, size = hashlib.sha256(), 0
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        with copy.open("wb") as writer:
-            while chunk := reader.read(min(CHUNK, info.st_size - size)):
-                writer.write(chunk)
-                digest.update(chunk)
-                size += len(chunk)
-    kept.artifacts.append(
-        ArtifactIn(path=str(Path(target.name) / relative), size_bytes=size, sha256=digest.hexdigest())
-    )
+        try:
+            digest, size = _copied(reader, info.st_size, target / relative)
+        except OSError:
+            # A path longer than the host allows, or its disk is full: a record with less is better than none.
+            with suppress(OSError):
+                (target / relative).unlink()
+            kept.left_out += 1
+            return
+    kept.artifacts.append(ArtifactIn(path=str(Path(target.name) / relative), size_bytes=size, sha256=digest))
     kept.total_bytes += size
+
+
+def _copied(reader: BinaryIO, limit: int, copy: Path) -> tuple[str, int]:
+    """Digest and size of what was copied, at most `limit` bytes."""
+    digest, size = hashlib.sha256(), 0
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    with copy.open("wb") as writer:
+        while chunk := reader.read(min(CHUNK, limit - size)):
+            writer.write(chunk)
+            digest.update(chunk)
+            size += len(chunk)
+    return digest.hexdigest(), size
 
 
 def _is_plain(name: str) -> bool:

@@ -1,5 +1,6 @@
 """What is kept of a hostile workspace."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -72,3 +73,62 @@ def test_unprintable_names_are_left_out(workspace: Path, tmp_path: Path) -> None
     (workspace / "code" / "bad\nname").write_text("x")
     (workspace / "code" / "esc\x1b[31m").write_text("x")
     assert collect_workspace(workspace, tmp_path / "workspace").left_out == 2
+
+
+def test_a_path_longer_than_the_host_allows_is_left_out(workspace: Path, tmp_path: Path) -> None:
+    """Built step by step by an agent, as such a path cannot be named whole: the run must still be closed."""
+    here = os.open(workspace / "code", os.O_RDONLY)
+    for _ in range(20):
+        os.mkdir("d" * 250, dir_fd=here)
+        below = os.open("d" * 250, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(os.open("bottom.txt", os.O_CREAT | os.O_WRONLY, 0o644, dir_fd=here))
+    os.close(here)
+    kept = collect_workspace(workspace, tmp_path / "workspace")
+    assert kept.left_out == 1
+    assert len(kept.artifacts) == 2
+
+
+def test_a_resumed_run_may_turn_files_into_folders(workspace: Path, tmp_path: Path) -> None:
+    """Collected once when a person stopped it, and again at its end."""
+    (workspace / "now_a_folder").write_text("x")
+    (workspace / "now_a_file").mkdir()
+    (workspace / "now_a_file" / "old.txt").write_text("x")
+    collect_workspace(workspace, tmp_path / "workspace")
+    (workspace / "now_a_folder").unlink()
+    (workspace / "now_a_folder").mkdir()
+    (workspace / "now_a_folder" / "new.txt").write_text("x")
+    (workspace / "now_a_file" / "old.txt").unlink()
+    (workspace / "now_a_file").rmdir()
+    (workspace / "now_a_file").write_text("x")
+    kept = collect_workspace(workspace, tmp_path / "workspace")
+    assert kept.left_out == 0
+    assert (tmp_path / "workspace" / "now_a_folder" / "new.txt").is_file()
+    assert (tmp_path / "workspace" / "now_a_file").is_file()
+
+
+def test_a_folder_of_very_many_names_is_not_read_whole(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Links to one file cost an agent nothing but their names; all names of a folder in memory would be the host's."""
+    (workspace / "many").mkdir()
+    for number in range(50):
+        os.link(workspace / "code" / "train.py", workspace / "many" / f"{number:02}.py")
+    monkeypatch.setattr(collect, "MAX_PER_FOLDER", 10)
+    monkeypatch.setattr(os, "listdir", lambda _: pytest.fail("reads a whole folder"))
+    kept = collect_workspace(workspace, tmp_path / "workspace")
+    assert sum("many" in artifact.path for artifact in kept.artifacts) == 10
+    assert kept.left_out == 1
+
+
+def test_a_full_disk_of_the_host_costs_files_and_not_the_verdict(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "open", full)
+    kept = collect_workspace(workspace, tmp_path / "workspace")
+    assert kept.artifacts == []
+    assert kept.left_out == 2
