@@ -4,7 +4,7 @@
 #   YES=1 make demo                            the same without the question before packages are installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv images demo run grader ui test test-unit test-integration test-e2e test-slow check format docs clean
+.PHONY: help setup venv images demo run grader ui test test-unit test-integration test-e2e test-slow bench check format docs clean
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
@@ -69,6 +69,11 @@ test-e2e: images ## End-to-end tests
 
 test-slow: images ## What is too heavy for the fixed tier
 	@$(PYTEST) -m slow $(TEST_OPTIONS)
+
+bench: images ## Figures of docs/performance.md, measured here (minutes; keep the machine quiet)
+	@$(BIN)/python tests/bench/noop_overhead.py
+	@$(BIN)/python tests/bench/api_latency.py
+	@$(BIN)/python tests/bench/admission.py
 
 check: venv docs ## Format, lint, types, layers, docs
 	@$(BIN)/ruff format --check .
