@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from sqlalchemy import delete
 from sqlmodel import Session, col, select
 
 from harness.domain.admin import ArtifactIn, CloseRun
@@ -75,8 +76,10 @@ def headline_in(session: Session, row: RunRow) -> Headline | None:
 
 
 def _keep_artifacts(session: Session, run_id: str, artifacts: tuple[ArtifactIn, ...]) -> None:
+    # A run that was stopped and resumed is collected anew, into an empty folder.
+    session.execute(delete(ArtifactRow).where(col(ArtifactRow.run_id) == run_id))
     for artifact in artifacts:
-        session.merge(ArtifactRow(run_id=run_id, **artifact.model_dump()))
+        session.add(ArtifactRow(run_id=run_id, **artifact.model_dump()))
 
 
 def reopen_run(db: WritableDatabase, run_id: str) -> RunRecord:

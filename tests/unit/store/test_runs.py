@@ -96,6 +96,8 @@ def test_clock_keeps_its_first_start_and_takes_a_later_deadline(db: WritableData
     later = START + timedelta(hours=2)
     again = start_clock(db, run.run_id, StartClock(started_at=START + timedelta(hours=1), deadline=later))
     assert (again.started_at, again.deadline) == (START, later)
+    exact = StartClock(started_at=START + timedelta(seconds=1), deadline=later, is_exact=True)
+    assert start_clock(db, run.run_id, exact).started_at == exact.started_at
 
 
 def test_finishing_twice_keeps_the_first_answer(db: WritableDatabase) -> None:
@@ -199,6 +201,17 @@ def test_run_that_ended_by_itself_cannot_be_reopened(db: WritableDatabase) -> No
         reopen_run(db, run.run_id)
     with pytest.raises(Conflict, match="closed"):
         set_phase(db, run.run_id, SetPhase(phase=Phase.AGENT, owner=samples.OWNER))
+
+
+def test_a_resumed_run_keeps_the_files_of_its_last_end(db: WritableDatabase) -> None:
+    run = samples.registered(db, samples.plan())
+    old, new = (ArtifactIn(path=name, size_bytes=3, sha256="e" * 64) for name in ("workspace/old", "workspace/new"))
+    finish_run(db, run.run_id, FinishRun(ended_by=EndedBy.STOPPED))
+    close_run(db, run.run_id, CloseRun(artifacts=(old,)))
+    reopen_run(db, run.run_id)
+    finish_run(db, run.run_id, FinishRun(ended_by=EndedBy.FINISHED))
+    close_run(db, run.run_id, CloseRun(artifacts=(new,)))
+    assert run_query(db, "SELECT path FROM artifact").rows == (("workspace/new",),)
 
 
 def test_closing_twice_changes_nothing(db: WritableDatabase) -> None:
