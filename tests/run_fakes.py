@@ -109,7 +109,9 @@ class FakeGrader:
 
     def start_clock(self, run_id: str, clock: StartClock) -> RunStatus:
         self.calls.append("clock")
-        return self._set(started_at=clock.started_at, deadline=clock.deadline)
+        known = self.status_now.started_at
+        started_at = clock.started_at if known is None or clock.is_exact else known
+        return self._set(started_at=started_at, deadline=clock.deadline)
 
     def add_event(self, run_id: str, event: EventIn) -> None:
         self.calls.append(f"event {event.kind}")

@@ -29,10 +29,14 @@ class SetPhase(Frozen):
 
 
 class StartClock(Frozen):
-    """`POST /runs/{id}/clock`: when the agent process started and when its time is up, on the grader's clock."""
+    """`POST /runs/{id}/clock`: when the agent process started and when its time is up, on the grader's clock.
+
+    A run keeps its first start, except that one `is_exact` sets the estimate right that it was begun with.
+    """
 
     started_at: datetime
     deadline: datetime
+    is_exact: bool = False
 
 
 class EventIn(Frozen):

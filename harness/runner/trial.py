@@ -142,13 +142,15 @@ class Trial:
         # The clock is there before the agent can ask for it, and is set right once Docker says when it started.
         self._set_clock(datetime.now(UTC), attempt)
         attempt.started().save(self._folder)
-        return self._set_clock(self._objects.start_agent(), attempt)
+        # A run that was stopped and taken up again keeps the start of its first attempt.
+        return self._set_clock(self._objects.start_agent(), attempt, is_exact=not attempt.used_s)
 
-    def _set_clock(self, started_at: datetime, attempt: Attempt) -> datetime:
+    def _set_clock(self, started_at: datetime, attempt: Attempt, *, is_exact: bool = False) -> datetime:
         """Tells the grader and the agent when the agent started; returns the deadline."""
         origin = started_at - timedelta(seconds=attempt.used_s)
         deadline = origin + timedelta(seconds=self._plan.limits.timeout_s)
-        self._grader.start_clock(self._plan.run_id, StartClock(started_at=origin, deadline=deadline))
+        clock = StartClock(started_at=origin, deadline=deadline, is_exact=is_exact)
+        self._grader.start_clock(self._plan.run_id, clock)
         write_clock(self._folder, clock_copy(self._plan, origin, deadline, None))
         return deadline
 

@@ -63,7 +63,7 @@ def set_phase(db: WritableDatabase, run_id: str, request: SetPhase) -> RunRecord
 
 
 def start_clock(db: WritableDatabase, run_id: str, request: StartClock) -> RunRecord:
-    """The run with its deadline set; `started_at` keeps its first value.
+    """The run with its deadline set; `started_at` keeps its first value unless the request's `is_exact`.
 
     Raises:
         NotFound: no such run.
@@ -74,7 +74,8 @@ def start_clock(db: WritableDatabase, run_id: str, request: StartClock) -> RunRe
     def change(row: RunRow) -> None:
         if row.agent_ended_at is not None:
             raise RunEnded(f"the agent part of run {row.run_id} is over", "Close the run; `harness resume` reopens it.")
-        row.started_at = row.started_at or request.started_at
+        if row.started_at is None or request.is_exact:
+            row.started_at = request.started_at
         row.deadline = request.deadline
 
     return _change(db, run_id, change, require_open_run)

@@ -215,6 +215,22 @@ def test_a_live_agent_is_adopted_with_its_own_clock(stage: Stage) -> None:
     assert "clock" not in stage.grader.calls
 
 
+def test_the_clock_is_the_containers_own(stage: Stage) -> None:
+    """Set before the agent can ask for it, and right once it has started: start, budget and end agree."""
+    stage.run()
+    status = stage.grader.status_now
+    assert status.started_at == stage.objects.agent_started_at
+    assert status.deadline == status.started_at + timedelta(seconds=stage.plan.limits.timeout_s)
+
+
+def test_a_later_attempt_keeps_the_first_start(stage: Stage) -> None:
+    first = ago(1000)
+    stage.grader.status_now = stage.grader.status_now.model_copy(update={"started_at": first, "deadline": ago(900)})
+    Attempt(number=2, used_s=20.0).save(stage.objects.folder)
+    stage.run(Phase.AGENT)
+    assert stage.grader.status_now.started_at == first
+
+
 def test_an_agent_that_was_created_but_never_started_is_started(stage: Stage) -> None:
     stage.run(Phase.AGENT)
     assert stage.objects.calls.count("start") == 1
