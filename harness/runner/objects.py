@@ -34,7 +34,7 @@ from harness.sandbox.hardening import agent_user
 from harness.sandbox.log_stream import LogStream
 from harness.sandbox.networks import GRADER_ALIAS, RunNetwork, attach_grader, create_run_network, find_run_network
 from harness.sandbox.owner import current_owner
-from harness.sandbox.resources import ResourceMeter, ResourceUse
+from harness.sandbox.resources import ResourceMeter
 from harness.sandbox.services import (
     inference_memory_mb,
     inference_service,
@@ -94,7 +94,7 @@ class RunObjects:
         self._agent: str | None = None
         self._log: LogStream | None = None
         self._meter: ResourceMeter | None = None
-        self._last_use: ResourceUse | None = None
+        self._pids_limit_hits = 0
         self._is_stopped = False
 
     @property
@@ -165,6 +165,7 @@ class RunObjects:
         container = self._container()
         state = watch.wait_exit(self._client, container, timeout_s)
         if state is None:
+            self._note_limits()
             return None
         is_clean = state.exit_code == 0 and not state.is_out_of_memory
         ending = watch.classify(
@@ -173,7 +174,7 @@ class RunObjects:
                 # Asking for events takes a second: only where there is something to explain.
                 oom_events=0 if is_clean else watch.oom_events(self._client, container, state.started_at),
                 is_disk_full=self._quota.is_full(),
-                pids_limit_hits=self._last_use.pids_limit_hits if self._last_use else 0,
+                pids_limit_hits=self._pids_limit_hits,
                 has_deadline_passed=deadline is not None and state.finished_at >= deadline - DEADLINE_SLACK,
                 is_stop_requested=self._is_stopped,
                 has_engine_restarted=watch.has_restarted(self._client, self._engine_then()),
@@ -182,6 +183,11 @@ class RunObjects:
         if self._log is not None:
             self._log.stop()
         return AgentEnd(ending.ended_by, state.exit_code, ending.detail)
+
+    def _note_limits(self) -> None:
+        """What only the container's cgroup knows, which is gone with its last process."""
+        if self._meter is not None:
+            self._pids_limit_hits = max(self._pids_limit_hits, self._meter.pids_limit_hits())
 
     def stop_agent(self, *, is_requested: bool) -> datetime | None:
         """Ends the agent's container, `is_requested` by a person or by the clock; when it ended, None without one."""
@@ -229,7 +235,6 @@ class RunObjects:
         use = self._meter.sample() if self._meter else None
         if use is None:
             return None
-        self._last_use = use
         usage = self._quota.usage()
         return ResourceSampleIn(
             cpu_pct=use.cpu_pct, memory_mb=use.memory_mb, disk_mb=usage.used_bytes / 1e6, pids=use.pids

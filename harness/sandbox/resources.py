@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from docker import DockerClient
@@ -39,6 +40,10 @@ class ResourceMeter:
             return self._read_v2(self._folders[""]) if "memory" not in self._folders else self._read_v1()
         except (OSError, KeyError, ValueError, IndexError):
             return None
+
+    def pids_limit_hits(self) -> int:
+        """How many forks were refused since the start; cheap. 0 when it does not run: keep the last answer."""
+        return pids_limit_hits(self._folders)
 
     def _read_v2(self, folder: Path) -> ResourceUse:
         memory, events = _table(folder / "memory.stat"), _table(folder / "memory.events")
@@ -83,6 +88,15 @@ def cgroup_folders(pid: int) -> dict[str, Path]:
                 _CGROUPS / controllers / path.lstrip("/") if controllers else _CGROUPS / path.lstrip("/")
             )
     return found
+
+
+def pids_limit_hits(folders: Mapping[str, Path]) -> int:
+    """Refused forks by the cgroup folders of a container; 0 when they are gone, or cannot be read here."""
+    folder = folders.get("pids") or folders.get("")
+    try:
+        return _table(folder / "pids.events").get("max", 0) if folder else 0
+    except (OSError, ValueError):
+        return 0
 
 
 def _number(path: Path) -> int:
