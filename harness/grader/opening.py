@@ -101,6 +101,7 @@ def opened_folder(workspace_fd: int, parts: tuple[str, ...]) -> Iterator[int]:
 
     Raises:
         PathRefused: it is not there, not a folder, or a link is on the way.
+        Inadmissible: something else is put in its place meanwhile.
     """
     current = os.dup(workspace_fd)
     try:
@@ -230,8 +231,11 @@ def _open_component(folder_fd: int, part: str, path: str) -> int:
     except OSError as error:
         if error.errno not in NOT_THE_SAME:
             raise _unready(error) from error
+        kind = _kind_at(folder_fd, part)
+        if kind == KINDS[stat.S_IFDIR]:
+            raise changed(path, "was being replaced while it was opened") from error
         raise PathRefused(
-            f"{shown(path)} is {_kind_at(folder_fd, part)}, not a folder",
+            f"{shown(path)} is {kind}, not a folder",
             "Submit a real folder, with the files themselves in it.",
             error_class=ErrorClass.NOT_A_REGULAR_FILE,
         ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -36,6 +37,7 @@ from harness.errors import ErrorClass, Inadmissible, PathRefused, RequestError, 
 from harness.grader import weights
 from harness.grader.admission import COPY_OF_BASE, AdmissionLimits, Admitted, admit, snapshot_key
 from harness.grader.base_model import BaseModelInfo
+from harness.grader.opening import opened_folder
 from harness.grader.snapshots import STAGE_PREFIX, SnapshotStore
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -257,6 +259,19 @@ def test_a_symlinked_folder_is_refused(place: Place):
 def test_a_symlinked_parent_is_refused(place: Place):
     (place.workspace / "out").symlink_to("output")
     assert "out is a symbolic link" in place.refusal(PathRefused, ErrorClass.NOT_A_REGULAR_FILE, "out/v1")
+
+
+def test_a_link_that_is_a_folder_again_when_it_is_looked_at_was_being_replaced(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+):
+    def met_a_link(*_: object, **__: object) -> int:
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+
+    with opened(place.workspace) as workspace_fd:
+        monkeypatch.setattr("harness.grader.opening.os.open", met_a_link)
+        with pytest.raises(Inadmissible, match="replaced") as caught, opened_folder(workspace_fd, ("output",)):
+            pass
+    assert caught.value.error_class is ErrorClass.CHANGED_WHILE_COPIED
 
 
 def test_a_file_in_place_of_the_folder_is_refused(place: Place):
