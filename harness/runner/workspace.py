@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 
 from harness.domain.base import Frozen
@@ -71,10 +72,16 @@ def _own_folder(workspace: Path, name: str, uid: int, gid: int) -> None:
     for part in Path(name).parts:
         path = path / part
         if path.is_symlink() or (path.exists() and not path.is_dir()):
-            path.rename(path.with_name(f"{path.name}.moved-aside"))
+            path.rename(_free_name(path))
         if not path.exists():
             path.mkdir(mode=0o755)
             os.chown(path, uid, gid)
+
+
+def _free_name(path: Path) -> Path:
+    """A name beside `path` that nothing has yet: every other one in there may be the agent's too."""
+    names = (f"{path.name}.moved-aside{f'-{number}' if number > 1 else ''}" for number in count(1))
+    return next(free for free in map(path.with_name, names) if not os.path.lexists(free))
 
 
 def _write_meta(plan: RunPlan, folder: RunFolder) -> None:
