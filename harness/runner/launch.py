@@ -28,7 +28,7 @@ from harness.runner.plan import RunDraft, complete, draft
 from harness.runner.progress import Reporter, Sink
 from harness.runner.request import RunRequest
 from harness.runner.trial import ORDER, Trial
-from harness.sandbox.owner import current_owner, is_alive
+from harness.sandbox.owner import boot_id, current_owner, is_alive
 
 DRAFT_FILE, PLAN_FILE = "draft.json", "plan.json"
 TOKEN_BYTES = 32
@@ -193,6 +193,9 @@ def _interruptible(run_id: str) -> Iterator[None]:
 def _ask_to_stop(run_id: str, owner: Owner | None) -> None:
     if owner is None or not is_alive(owner):
         raise UsageError(f"run {run_id} is just being taken up", "Try again in a moment.")
+    if owner.boot_id != boot_id():
+        # A process number of another machine, or of another boot, is somebody else's here.
+        raise UsageError(f"run {run_id} was driven on {owner.host}", "Stop it there, or try again in a moment.")
     try:
         # Not SIGINT: a process that a shell put into the background ignores it.
         os.kill(owner.pid, signal.SIGTERM)

@@ -1,13 +1,14 @@
 """Taking a run up again and stopping one: what is driven, what is finished, what is refused."""
 
 import hashlib
+import os
 from datetime import timedelta
 from pathlib import Path
 from typing import cast
 
 import pytest
 
-from harness.domain.runs import EndedBy, Phase, Verdict
+from harness.domain.runs import EndedBy, Owner, Phase, Verdict
 from harness.errors import GraderUnavailable, Interrupted, UnknownRun, UsageError
 from harness.home import Home
 from harness.runner import launch as launch_module
@@ -164,6 +165,16 @@ def test_a_run_that_nobody_drives_can_be_stopped(stage: Stage) -> None:
 
 def test_a_run_that_is_just_being_taken_up_is_not_stopped_behind_its_back(stage: Stage) -> None:
     with held(stage.folder), pytest.raises(UsageError, match="Try again in a moment"):
+        stage.launcher.stop(RUN_ID)
+
+
+def test_a_process_of_another_machine_is_not_stopped_by_its_number_here(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its number is somebody else's here: after a reboot under a new host name, for one."""
+    stage.at(owner=Owner(pid=1, started_ticks=1, boot_id="another", host="elsewhere"))
+    monkeypatch.setattr(os, "kill", lambda pid, number: pytest.fail(f"sends signal {number} to {pid}"))
+    with held(stage.folder), pytest.raises(UsageError, match="elsewhere"):
         stage.launcher.stop(RUN_ID)
 
 
