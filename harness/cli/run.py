@@ -38,7 +38,7 @@ def run(
     cpus: Annotated[float | None, typer.Option(min=0.1)] = None,
     gpus: Annotated[str, typer.Option(help="GPU UUIDs, comma-separated.")] = "",
     seed: Annotated[int, typer.Option()] = 0,
-    port: Annotated[int, typer.Option(help="The port in the URL that the agent is given.")] = 5000,
+    port: Annotated[int, typer.Option(help="As published; the grader answers its agents on 5000 all the same.")] = 5000,
     follow: Follow = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan; start nothing.")] = False,
     as_json: Json = False,

@@ -32,6 +32,8 @@ ACCEPTED = 202
 # Nobody reads it: the client has hung up.
 CLIENT_GONE = 499
 MAX_NUMBER = 2**31 - 1
+# Where agents find the grader. The published `--port` names a port of the host, which no agent reaches.
+PORT = 5000
 
 
 def create_agent_app(grader: Grader) -> FastAPI:
@@ -67,7 +69,7 @@ async def submit(request: Request, run: Run, wait: bool = True) -> Response:
         record = await grader.in_thread(grader.intake.reserve, run, asked.model_path, asked.ignored())
         record = await asyncio.wrap_future(grader.intake.admit(run, record))
         if not wait:
-            return _json(_accepted(run, request, record), ACCEPTED)
+            return _json(_accepted(request, record), ACCEPTED)
         return await _answer(grader, run, request, record)
 
 
@@ -142,11 +144,11 @@ async def _hung_up(request: Request) -> None:
         pass
 
 
-def _accepted(run: ActiveRun, request: Request, record: SubmissionRecord) -> Accepted:
+def _accepted(request: Request, record: SubmissionRecord) -> Accepted:
     base = request.url.path.rsplit("/", 1)[0]
     return Accepted(
         submission_id=record.number,
-        status_url=f"http://grader:{run.plan.port}{base}/submissions/{record.number}",
+        status_url=f"http://grader:{PORT}{base}/submissions/{record.number}",
         note=record.note,
     )
 

@@ -112,6 +112,12 @@ def test_without_waiting_the_reply_is_a_202_with_where_to_look(case: Case, agent
     assert agent.wait_for(1)["reply"]["score"] is not None
 
 
+def test_where_to_look_is_where_the_grader_listens_whatever_port_was_asked_for(case: Case):
+    agent = case.add_run(port=8123)
+    reply = agent.client.post("submit?wait=false", json={"model_path": agent.write("v1", 0.8)})
+    assert reply.json()["status_url"] == f"http://grader:5000/r/{agent.token}/submissions/1"
+
+
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"[]", b'{"model_path": 3}', b'{"model_path": ""}', b"[" * 60_000, b'{"model_path": "\\ud800"}']
 )
