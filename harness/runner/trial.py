@@ -141,6 +141,8 @@ class Trial:
         self._note("agent", attempt=attempt.number, used_s=attempt.used_s)
         # The clock is there before the agent can ask for it, and is set right once Docker says when it started.
         self._set_clock(datetime.now(UTC), attempt)
+        # So is its workspace: an agent may hand in something with its first breath.
+        self._hand_over()
         attempt.started().save(self._folder)
         # A run that was stopped and taken up again keeps the start of its first attempt.
         return self._set_clock(self._objects.start_agent(), attempt, is_exact=not attempt.used_s)

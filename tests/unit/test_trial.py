@@ -223,6 +223,11 @@ def test_the_clock_is_the_containers_own(stage: Stage) -> None:
     assert status.deadline == status.started_at + timedelta(seconds=stage.plan.limits.timeout_s)
 
 
+def test_the_grader_has_the_workspace_before_the_agent_starts(stage: Stage) -> None:
+    stage.run()
+    assert stage.objects.calls.index("hand over") < stage.objects.calls.index("start")
+
+
 def test_a_later_attempt_keeps_the_first_start(stage: Stage) -> None:
     first = ago(1000)
     stage.grader.status_now = stage.grader.status_now.model_copy(update={"started_at": first, "deadline": ago(900)})
