@@ -1,4 +1,6 @@
-"""Three runs at once: `hostile` tries everything, `flood` uses up every limit, `bystander` is an honest neighbour."""
+"""Four runs at once: `hostile` tries everything, `flood` uses up every limit, `immortal` outlives its deadline, and
+`bystander` is an honest neighbour.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from tests.e2e.live import Harness, LiveRun, await_true
 OUTSIDE = ["192.0.2.1", "198.51.100.1", "203.0.113.1"]
 BYSTANDER_PORT = 8099
 OPTIONS = ("--protocol", "paper", "--limit", "8")
-HOSTILE_TIMEOUT_S, FLOOD_DISK_MB = 400, 200
+HOSTILE_TIMEOUT_S, FLOOD_DISK_MB, IMMORTAL_TIMEOUT_S = 400, 200, 30
 Report = dict[str, Any]
 
 
@@ -43,10 +45,11 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Siege:
-    """All three runs, and what the host saw meanwhile."""
+    """All runs, and what the host saw meanwhile."""
 
     hostile: Outcome
     flood: Outcome
+    immortal: Outcome
     bystander: Outcome
     token: str
     needles: list[bytes]
@@ -59,7 +62,7 @@ class Siege:
 
 
 def lay_siege(harness: Harness, engine: DockerClient) -> Siege:
-    """Runs all three to their verdicts."""
+    """Sees all runs to their verdicts."""
     bystander = harness.start("bystander", *OPTIONS, "--timeout", "500")
     runs = [bystander]
     ready = bystander.folder.workspace / "code" / "ready"
@@ -77,6 +80,7 @@ def lay_siege(harness: Harness, engine: DockerClient) -> Siege:
             )
             flood_options = ("--timeout", "300", "--memory-mb", "1500", "--disk-mb", str(FLOOD_DISK_MB))
             runs.append(harness.start("flood", *OPTIONS, *flood_options))
+            runs.append(harness.start("immortal", *OPTIONS, "--timeout", str(IMMORTAL_TIMEOUT_S)))
             facts = [run.conclude() for run in runs[1:]]
             callers = list(server.callers)
         (bystander.folder.workspace / "code" / "stop").touch()

@@ -1,6 +1,7 @@
 """Hostile agents in real containers: each attempt meets a clear refusal or a recorded limit, and nobody else notices.
 
-Three runs at once: `hostile` tries everything, `flood` uses up every limit it has, `bystander` is an honest neighbour.
+Four runs at once: `hostile` tries everything, `flood` uses up every limit it has, `immortal` outlives its deadline, and
+`bystander` is an honest neighbour.
 What they met comes out of their kept workspaces; what became of it out of the record.
 """
 
@@ -444,6 +445,21 @@ def test_the_flood_itself_is_graded(siege: Siege) -> None:
     assert (facts["verdict"], facts["ended_by"]) == ("graded", "finished")
 
 
+def test_an_agent_that_stops_its_timer_is_ended_by_the_harness(siege: Siege, harness: Harness) -> None:
+    report, facts = siege.immortal.report, siege.immortal.facts
+    assert report["stopped"] == "timeout"
+    late = [one for one in report["met"] if one["remaining"] <= 0]
+    assert len(late) > 3, "it did not outlive its deadline: nothing was shown"
+    assert {one["status"] for one in late} == {410}
+    assert {one["body"]["error_class"] for one in late} == {"run_ended"}
+    assert (facts["verdict"], facts["ended_by"]) == ("graded", "deadline")
+    (row,) = harness.rows(
+        f"select count(*) as n from submission s join run r using (run_id) where run_id = '{siege.immortal.run_id}'"
+        " and s.state = 'scored' and s.copied_at >= r.deadline"
+    )
+    assert row["n"] == 0
+
+
 def assert_scored(answer: Report) -> None:
     assert answer["status"] == 200, answer
     assert is_score(answer["body"]["score"]), answer
@@ -452,6 +468,6 @@ def assert_scored(answer: Report) -> None:
 def test_nothing_of_the_runs_is_left(siege: Siege, engine: DockerClient, harness: Harness) -> None:
     left = [name for name in left_behind(engine, harness.home) if "grader" not in name and "core" not in name]
     assert left == []
-    for outcome in (siege.hostile, siege.flood, siege.bystander):
+    for outcome in (siege.hostile, siege.flood, siege.immortal, siege.bystander):
         names = {path.name for path in outcome.folder.iterdir()}
         assert not names & {"workspace.img", "fs", ".token"}, names
