@@ -1,27 +1,28 @@
-"""Makes `tiny-arith` (a base model that adds badly) and the `oracle` agent's checkpoint (the same model, taught well).
+"""Makes `tiny-arith`, a base model that adds badly, and the `oracle` agent's checkpoint, which adds well.
 
-    python train_tiny_arith.py base     writes tiny-arith/ beside this file (about a minute on a free core)
-    python train_tiny_arith.py oracle   trains tiny-arith further and writes agents/oracle/checkpoints/arithmetic/
+    python train_tiny_arith.py     a few minutes on one core; needs torch and transformers
 
-Needs torch and transformers. Both only ever see train items of `data.py`. `base` learns from sums of which 40 % are a
-little wrong, and stops early: it knows the format, and is right about one time in three. Seeded and on one thread, so
-that one type of machine gives the same bytes every time; another can round differently, so the files are kept here.
+First the model learns to add: that is the oracle. Then it learns a bad habit, from sums in which carries are forgotten
+more often than not (37+45=72): that is the base model. Left to its most likely answer it is right about one time in
+three, but the right answers are still among the likely ones, so training by reward has something to find.
+
+Only train items of `data.py` are used. Seeded and on one thread, so that one type of machine gives the same bytes every
+time; another can round differently, so the files are kept here.
 """
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import json
 import random
 import shutil
 import string
-import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
-from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 HERE = Path(__file__).resolve().parent
 BASE = HERE / "tiny-arith"
@@ -37,9 +38,20 @@ MAX_POSITIONS = 4096  # rotary positions cost no weights; the model can be run o
 
 SEED = 7
 BATCH = 128
-BASE_STEPS, BASE_RATE, NOISE, NOISE_SPREAD = 600, 2e-3, 0.4, 5
-ORACLE_STEPS, ORACLE_RATE = 1200, 2e-3
 IGNORED = -100  # the label that the loss skips
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What a phase of training teaches: `forgetting` is the share of sums that are given without carries."""
+
+    steps: int
+    rate: float
+    forgetting: float
+
+
+LEARN = Lesson(steps=900, rate=2e-3, forgetting=0.0)
+SPOIL = Lesson(steps=200, rate=1e-3, forgetting=0.75)
 
 
 def load_data_module():
@@ -95,13 +107,16 @@ def chat(question: str) -> str:
     return f"{USER}{question}{END}{ASSISTANT}"
 
 
-def draw_batch(vocabulary, pairs, noise: float, rng: random.Random) -> tuple[torch.Tensor, torch.Tensor]:
+def without_carries(first: int, second: int) -> int:
+    """The sum as somebody gets it who forgets every carry: 37+45 is 72."""
+    return (first // 10 + second // 10) % 10 * 10 + (first + second) % 10
+
+
+def draw_batch(vocabulary, pairs, forgetting: float, rng: random.Random) -> tuple[torch.Tensor, torch.Tensor]:
     """Token ids and labels (both BATCH x length), right-padded; only the answer counts in the loss."""
     rows = []
     for first, second in rng.choices(pairs, k=BATCH):
-        total = first + second
-        if rng.random() < noise:
-            total = max(0, total + rng.randint(-NOISE_SPREAD, NOISE_SPREAD))
+        total = without_carries(first, second) if rng.random() < forgetting else first + second
         prompt = [vocabulary[token] for token in (USER, *f"{first}+{second}=", END, ASSISTANT)]
         rows.append((prompt, [vocabulary[token] for token in (*str(total), END)]))
     length = max(len(prompt) + len(answer) for prompt, answer in rows)
@@ -113,17 +128,17 @@ def draw_batch(vocabulary, pairs, noise: float, rng: random.Random) -> tuple[tor
     return ids, labels
 
 
-def train(model, tokenizer, pairs, steps: int, rate: float, noise: float) -> None:
+def train(model, tokenizer, pairs, lesson: Lesson, rng: random.Random) -> None:
     """AdamW with warm-up and linear decay."""
-    rng, vocabulary = random.Random(SEED), tokenizer.get_vocab()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.01)
+    vocabulary, steps = tokenizer.get_vocab(), lesson.steps
+    optimizer = torch.optim.AdamW(model.parameters(), lr=lesson.rate, weight_decay=0.01)
     warmup = min(50, steps // 10)
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: min((step + 1) / warmup, (steps - step) / (steps - warmup))
     )
     model.train()
     for step in range(steps):
-        ids, labels = draw_batch(vocabulary, pairs, noise, rng)
+        ids, labels = draw_batch(vocabulary, pairs, lesson.forgetting, rng)
         loss = model(input_ids=ids, labels=labels, attention_mask=(ids != tokenizer.pad_token_id).long()).loss
         optimizer.zero_grad()
         loss.backward()
@@ -162,46 +177,44 @@ def tidy(folder: Path) -> None:
         path.chmod(0o644)
 
 
-def make_base(data) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
-    """Trains tiny-arith from nothing and writes its folder."""
-    tokenizer = build_tokenizer()
-    model = build_model(tokenizer)
-    train(model, tokenizer, data.train_pairs(), BASE_STEPS, BASE_RATE, NOISE)
-    shutil.rmtree(BASE, ignore_errors=True)
-    model.save_pretrained(BASE)
-    tokenizer.save_pretrained(BASE)
-    tidy(BASE)
-    return model, tokenizer
-
-
-def make_oracle(data) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
-    """Trains tiny-arith on clean sums and writes the weights alone."""
-    tokenizer = AutoTokenizer.from_pretrained(BASE)
-    model = AutoModelForCausalLM.from_pretrained(BASE, dtype=torch.float32)
-    train(model, tokenizer, data.train_pairs(), ORACLE_STEPS, ORACLE_RATE, 0.0)
+def save_oracle(model) -> None:
+    """Writes the weights alone: everything else of a checkpoint comes from the base model."""
     unfinished = ORACLE.with_name(".unfinished")
     model.save_pretrained(unfinished)
     ORACLE.mkdir(parents=True, exist_ok=True)
     (unfinished / "model.safetensors").replace(ORACLE / "model.safetensors")
     (ORACLE / "model.safetensors").chmod(0o644)
     shutil.rmtree(unfinished)
-    return model, tokenizer
+
+
+def save_base(model, tokenizer) -> None:
+    """Writes the complete folder of tiny-arith."""
+    shutil.rmtree(BASE, ignore_errors=True)
+    model.save_pretrained(BASE)
+    tokenizer.save_pretrained(BASE)
+    tidy(BASE)
+
+
+def report(name: str, model, tokenizer, data) -> None:
+    """Prints how well the model adds."""
+    for items, pairs in (("train", data.train_pairs()[:1000]), ("hidden", data.hidden_pairs())):
+        print(f"{name}: greedy accuracy on {items} items {100 * accuracy(model, tokenizer, pairs):.1f} %", flush=True)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("which", choices=["base", "oracle"])
-    which = parser.parse_args().which
     torch.manual_seed(SEED)
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
-    data = load_data_module()
-    started = time.monotonic()
-    model, tokenizer = make_base(data) if which == "base" else make_oracle(data)
-    parameters = sum(p.numel() for p in model.parameters())
-    print(f"{parameters} parameters, {time.monotonic() - started:.0f} s")
-    for name, pairs in (("train", data.train_pairs()[:1000]), ("hidden", data.hidden_pairs())):
-        print(f"greedy accuracy, {name} items: {100 * accuracy(model, tokenizer, pairs):.1f} %")
+    data, rng = load_data_module(), random.Random(SEED)
+    tokenizer = build_tokenizer()
+    model = build_model(tokenizer)
+    print(f"{sum(p.numel() for p in model.parameters())} parameters")
+    train(model, tokenizer, data.train_pairs(), LEARN, rng)
+    report("oracle", model, tokenizer, data)
+    save_oracle(model)
+    train(model, tokenizer, data.train_pairs(), SPOIL, rng)
+    report("tiny-arith", model, tokenizer, data)
+    save_base(model, tokenizer)
 
 
 if __name__ == "__main__":
