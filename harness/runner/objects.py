@@ -167,6 +167,8 @@ class RunObjects:
         if state is None:
             self._note_limits()
             return None
+        if self._log is not None:
+            self._log.stop()
         is_clean = state.exit_code == 0 and not state.is_out_of_memory
         ending = watch.classify(
             watch.Evidence(
@@ -175,13 +177,12 @@ class RunObjects:
                 oom_events=0 if is_clean else watch.oom_events(self._client, container, state.started_at),
                 is_disk_full=self._quota.is_full(),
                 pids_limit_hits=self._pids_limit_hits,
+                is_log_capped=self._log is not None and self._log.is_capped,
                 has_deadline_passed=deadline is not None and state.finished_at >= deadline - DEADLINE_SLACK,
                 is_stop_requested=self._is_stopped,
                 has_engine_restarted=watch.has_restarted(self._client, self._engine_then()),
             )
         )
-        if self._log is not None:
-            self._log.stop()
         return AgentEnd(ending.ended_by, state.exit_code, ending.detail)
 
     def _note_limits(self) -> None:

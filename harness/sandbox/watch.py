@@ -39,6 +39,7 @@ class Evidence(Frozen):
     oom_events: int = 0
     is_disk_full: bool = False
     pids_limit_hits: int = 0
+    is_log_capped: bool = False
     has_deadline_passed: bool = False
     is_stop_requested: bool = False
     has_engine_restarted: bool = False
@@ -175,9 +176,9 @@ def classify(evidence: Evidence) -> Ending:
         return Ending(ended_by=EndedBy.INFRASTRUCTURE, detail="Docker's daemon was restarted")
     if state is None:
         return Ending(ended_by=EndedBy.INFRASTRUCTURE, detail="the container has disappeared")
-    if evidence.has_deadline_passed:
-        return Ending(ended_by=EndedBy.DEADLINE, detail="its time was up")
     traces = "; ".join(_traces(evidence, state))
+    if evidence.has_deadline_passed:
+        return Ending(ended_by=EndedBy.DEADLINE, detail="; ".join(filter(None, ("its time was up", traces))))
     if state.exit_code == 0:
         return Ending(ended_by=EndedBy.FINISHED, detail=traces)
     if state.error:
@@ -199,6 +200,8 @@ def _traces(evidence: Evidence, state: ExitState) -> list[str]:
         found.append("the disk limit was reached")
     if evidence.pids_limit_hits:
         found.append(f"the process limit was reached ({evidence.pids_limit_hits} forks refused)")
+    if evidence.is_log_capped:
+        found.append("the log limit was reached")
     return found
 
 

@@ -420,6 +420,7 @@ def test_a_flood_of_log_is_capped(siege: Siege) -> None:
     with log.open("rb") as file:
         file.seek(-200, 2)
         assert b"the log reached its limit of 50 MB" in file.read()
+    assert "the log limit was reached" in siege.flood.facts["detail"]
 
 
 def test_a_full_disk_is_the_agents_own(siege: Siege) -> None:

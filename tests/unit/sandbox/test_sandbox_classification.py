@@ -32,6 +32,8 @@ def ended(code, *, oom=False, error="", **evidence):
         (124, {}, EndedBy.CRASH, "exit code 124"),
         (124, {"has_deadline_passed": True}, EndedBy.DEADLINE, "time was up"),
         (137, {"has_deadline_passed": True}, EndedBy.DEADLINE, "time was up"),
+        (124, {"has_deadline_passed": True, "is_disk_full": True}, EndedBy.DEADLINE, "up; the disk limit"),
+        (0, {"is_log_capped": True}, EndedBy.FINISHED, "log limit"),
         (143, {"is_stop_requested": True}, EndedBy.STOPPED, "on request"),
         (143, {"has_engine_restarted": True}, EndedBy.INFRASTRUCTURE, "daemon was restarted"),
         (143, {}, EndedBy.CRASH, "signal 15"),
