@@ -8,6 +8,8 @@ from pathlib import Path
 
 PRIVATE_MODE = 0o700
 SOCKET_DIR_MODE = 0o711
+# A doctor's stage lies among the runs, as long as it is at work; it is no run.
+DOCTOR_PREFIX = "doctor-"
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,11 @@ class Home:
 
     def run(self, run_id: str) -> RunFolder:
         return RunFolder(self.runs / run_id)
+
+    def run_ids(self) -> list[str]:
+        """The runs that have a folder here."""
+        folders = self.runs.iterdir() if self.runs.is_dir() else ()
+        return sorted(path.name for path in folders if path.is_dir() and not path.name.startswith(DOCTOR_PREFIX))
 
     def inference_dir(self, run_id: str) -> Path:
         """Directory of the inference service's `s.sock`; mounted in that service and the grader only."""

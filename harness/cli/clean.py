@@ -61,8 +61,7 @@ def live_runs(home: Home) -> set[str]:
     from harness.runner.hold import is_held
     from harness.store.records_runs import list_runs
 
-    folders = home.runs.iterdir() if home.runs.is_dir() else ()
-    driven = {folder.name for folder in folders if is_held(home.run(folder.name))}
+    driven = {run_id for run_id in home.run_ids() if is_held(home.run(run_id))}
     if not home.db.exists():
         return driven
     with reading(home) as db:

@@ -47,7 +47,7 @@ def is_grader_running(home: Home) -> bool:
 
 def run_id_of(home: Home, name: str) -> str:
     """The run that `name` means, of those that have rows or a folder in this home."""
-    known = [path.name for path in home.runs.iterdir() if path.is_dir()] if home.runs.is_dir() else []
+    known = home.run_ids()
     if home.db.exists():
         from harness.store.records_runs import list_runs
 

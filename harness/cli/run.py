@@ -131,7 +131,7 @@ def following(home: Home, run_id: str, is_wanted: bool) -> Iterator[None]:
 def _run_folder(home: Home, name: str) -> str:
     from harness.cli.selection import choose
 
-    return choose(name, [folder.name for folder in home.runs.iterdir()] if home.runs.is_dir() else [])
+    return choose(name, home.run_ids())
 
 
 def _print_draft(draft: RunDraft, as_json: bool) -> None:

@@ -23,14 +23,14 @@ from harness.runner.hold import held, is_held
 from harness.runner.host import Host
 from harness.runner.models import prepare_model
 from harness.runner.objects import RunObjects
-from harness.runner.orphans import is_untidy, tend_orphans, tidy
+from harness.runner.orphans import PLAN_FILE, is_untidy, remove_orphans, tend_orphans, tidy
 from harness.runner.plan import RunDraft, complete, draft
 from harness.runner.progress import Reporter, Sink
 from harness.runner.request import RunRequest
 from harness.runner.trial import ORDER, Trial
 from harness.sandbox.owner import boot_id, current_owner, is_alive
 
-DRAFT_FILE, PLAN_FILE = "draft.json", "plan.json"
+DRAFT_FILE = "draft.json"
 TOKEN_BYTES = 32
 
 
@@ -64,7 +64,6 @@ class Launcher:
         plan = self._plan(plan_draft, folder)
         self._host.require_grader(plan.images["grader"], self._grader)
         tend_orphans(self._host.client, self._host.home, self._grader, self._say)
-        self._host.require_isolation(plan)
         return self._drive(plan, Phase.PREPARING)
 
     def resume(self, run_id: str) -> RunStatus:
@@ -87,6 +86,7 @@ class Launcher:
             return self._resume_draft(folder)
         plan = RunPlan.model_validate_json((folder.path / PLAN_FILE).read_text())
         self._host.require_grader(plan.images["grader"], self._grader)
+        remove_orphans(self._host.client, self._host.home, self._grader, self._say)
         status = self._grader.find(run_id)
         if status is None:
             return self._drive(plan, Phase.PREPARING)
@@ -138,6 +138,8 @@ class Launcher:
         return plan
 
     def _drive(self, plan: RunPlan, phase: Phase) -> RunStatus:
+        if ORDER.index(phase) < ORDER.index(Phase.AGENT):
+            self._host.require_isolation(plan)
         token = _token(self._host.home.run(plan.run_id))
         objects = self._host.objects(plan, token)
         registration = RegisterRun(

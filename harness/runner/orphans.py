@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from harness.domain.admin import CloseRun, FinishRun, RunStatus
 from harness.domain.runs import EndedBy
-from harness.home import Home, RunFolder
+from harness.errors import InfrastructureError
+from harness.home import DOCTOR_PREFIX, Home, RunFolder
 from harness.runner.attempt import Attempt
 from harness.runner.grader_client import GraderClient
 from harness.runner.hold import is_held
@@ -24,19 +26,41 @@ Say = Callable[[str], None]
 
 def tend_orphans(client: DockerClient, home: Home, grader: GraderClient, say: Say) -> None:
     """Sees to every run of this home that nobody drives; other homes' and people's objects are not touched."""
-    active = {status.run_id: status for status in grader.active_runs()}
-    for run_id, status in active.items():
-        if not is_held(home.run(run_id)):
-            _take_up(run_id, status, home, grader, say)
-    held = {folder.name for folder in home.runs.iterdir() if is_held(home.run(folder.name))}
-    for run_id in sorted(folder.name for folder in home.runs.iterdir() if folder.name not in active.keys() | held):
-        ended = grader.find(run_id) if home.run(run_id).token.is_file() else None
-        if ended is not None and is_untidy(home.run(run_id), ended):
-            say(f"run {run_id} lost its harness when it had ended: tidied up")
-            tidy(client, home, run_id)
-    for leftover in reaper.orphans(client, home, active.keys() | held):
-        say(f"removing what is left of run {leftover.run_id}")
-        reaper.remove_run_objects(client, home, leftover.run_id)
+    for status in grader.active_runs():
+        if not is_held(home.run(status.run_id)):
+            _take_up(status.run_id, status, home, grader, say)
+    remove_orphans(client, home, grader, say)
+
+
+def remove_orphans(client: DockerClient, home: Home, grader: GraderClient, say: Say) -> None:
+    """Removes what is left of runs that have ended or never began, of this home alone.
+
+    What cannot be removed is said, and left for the next time: it must not keep another run from going on.
+    """
+    active = {status.run_id for status in grader.active_runs()}
+    live = active | {run_id for run_id in home.run_ids() if is_held(home.run(run_id))}
+    try:
+        for run_id in sorted(set(home.run_ids()) - live):
+            ended = grader.find(run_id) if home.run(run_id).token.is_file() else None
+            if ended is not None and is_untidy(home.run(run_id), ended):
+                say(f"run {run_id} lost its harness when it had ended: tidied up")
+                tidy(client, home, run_id)
+        for leftover in reaper.orphans(client, home, live):
+            say(f"removing what is left of run {leftover.run_id}")
+            reaper.remove_run_objects(client, home, leftover.run_id)
+        _remove_stages(client, home)
+    except InfrastructureError as error:
+        say(error.what)
+
+
+def _remove_stages(client: DockerClient, home: Home) -> None:
+    """Removes the folders of dead doctors: they are no runs, and nobody takes them up."""
+    stages = [folder.name for folder in home.runs.glob(f"{DOCTOR_PREFIX}*")]
+    found = reaper.list_objects(client, home) if stages else {}
+    for name in stages:
+        if name not in found or not found[name].has_living_owner:
+            remove_filesystem(home.run(name))
+            shutil.rmtree(home.run(name).path, ignore_errors=True)
 
 
 def is_untidy(folder: RunFolder, status: RunStatus) -> bool:

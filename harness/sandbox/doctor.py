@@ -16,7 +16,7 @@ from docker import DockerClient
 from harness.domain.base import Frozen, canonical_hash
 from harness.domain.specs import Limits
 from harness.errors import InfrastructureError, IsolationError
-from harness.home import Home
+from harness.home import DOCTOR_PREFIX, Home
 from harness.sandbox.agent import (
     AGENT_FOLDER,
     DNS_SERVER,
@@ -170,11 +170,13 @@ def examine(client: DockerClient, home: Home, settings: Settings, agent_image: s
 @contextmanager
 def _stage(client: DockerClient, home: Home, settings: Settings, image: str, role: str) -> Iterator[AgentContainerSpec]:
     """A run of the doctor's own, with all that a run has; nothing of it is left."""
-    run_id = f"doctor-{secrets.token_hex(4)}-{role}"
+    run_id = f"{DOCTOR_PREFIX}{secrets.token_hex(4)}-{role}"
     folder = home.run(run_id)
     uid, gid = agent_user()
     quota = Quota(mode=choose_mode(settings), folder=folder.path, size_mb=_LIMITS.disk_mb, uid=uid, gid=gid)
     try:
+        # First what bears its owner's name: a mount without one would be taken for a dead process's.
+        network = create_run_network(client, home, run_id, settings.network_range)
         for name in ("meta", "model", "data", "agent"):
             _open_folder(folder.path / name)
         quota.create()
@@ -189,7 +191,7 @@ def _stage(client: DockerClient, home: Home, settings: Settings, image: str, rol
             model_repo_id=MODEL_REPO,
             data=folder.path / "data",
             quota=quota,
-            network=create_run_network(client, home, run_id, settings.network_range),
+            network=network,
             limits=_LIMITS,
             time_limit_s=_LIMITS.timeout_s,
             task="doctor",

@@ -114,11 +114,19 @@ def test_a_run_outlives_its_harness_in_every_phase(start: Start, harness: Harnes
     soon((run.folder.path / "plan.json").exists, "plan")
     run.kill()
     assert run.row == {}
+    # preparing: the sandbox is being proven
+    (harness.home.cache / "doctor.json").unlink(missing_ok=True)
+    run.resume()
+    soon(lambda: len(doctors(engine, harness)) == 2, "doctors")
+    run.kill()
+    assert run.row == {}
     run.resume()
     # preparing: the workspace's file system is being made
     soon(lambda: list(run.folder.path.glob("workspace.img*")), "workspace")
     run.kill()
     assert run.row["phase"] == "preparing"
+    assert doctors(engine, harness) == []
+    assert list(harness.home.runs.glob("doctor-*")) == []
     run.resume()
     # baseline: the services are starting, the second of them is not even there
     run.await_container("inference")
@@ -178,6 +186,12 @@ def test_a_run_outlives_its_harness_in_every_phase(start: Start, harness: Harnes
     assert len(list((run.folder.collected / "code" / "litter").iterdir())) == 3000
     assert (run.folder.path / "record.json").is_file()
     run.assert_nothing_left()
+
+
+def doctors(engine: DockerClient, harness: Harness) -> list[str]:
+    """Containers in which the sandbox is being proven."""
+    found = engine.api.containers(all=True, filters={"label": f"{LABEL_HOME}={harness.home.label}"})
+    return [str(row["Id"]) for row in found if row["Labels"].get(LABEL_RUN, "").startswith("doctor-")]
 
 
 def baseline_state(run: MortalRun) -> str | None:

@@ -32,6 +32,9 @@ class FakeHost:
     def revive_grader(self) -> None:
         """Nothing to do."""
 
+    def require_isolation(self, plan: object) -> None:
+        self._objects.calls.append("prove isolation")
+
     def require_grader(self, image: str, grader: object) -> None:
         """It is there."""
 
@@ -54,6 +57,7 @@ class Stage:
         monkeypatch.setattr(trial_module, "POLL_S", 0.0)
         monkeypatch.setattr(trial_module, "EXIT_POLL_S", 0.0)
         monkeypatch.setattr(launch_module, "GraderClient", lambda home, revive: self.grader)
+        monkeypatch.setattr(launch_module, "remove_orphans", lambda *arguments: None)
         monkeypatch.setattr(launch_module, "tidy", lambda client, home, run_id: self.tidied.append(run_id))
         self.launcher = Launcher(cast(Host, FakeHost(home, self.objects)), lambda progress: None)
 
@@ -127,6 +131,13 @@ def test_a_run_that_was_never_registered_is_prepared(stage: Stage) -> None:
     stage.grader.is_known = False
     stage.launcher.resume(RUN_ID)
     assert stage.grader.phases[0] is Phase.PREPARING
+    assert stage.objects.calls[0] == "prove isolation"
+
+
+def test_a_run_whose_agent_is_at_work_is_taken_up_without_a_proof(stage: Stage) -> None:
+    stage.at(phase=Phase.AGENT)
+    stage.launcher.resume(RUN_ID)
+    assert "prove isolation" not in stage.objects.calls
 
 
 def test_a_run_that_cannot_be_registered_leaves_no_network(stage: Stage) -> None:
@@ -137,7 +148,7 @@ def test_a_run_that_cannot_be_registered_leaves_no_network(stage: Stage) -> None
     stage.grader.register = register
     with pytest.raises(GraderUnavailable):
         stage.launcher.resume(RUN_ID)
-    assert stage.objects.calls == ["remove but the workspace"]
+    assert stage.objects.calls == ["prove isolation", "remove but the workspace"]
 
 
 def test_a_half_written_token_is_never_used(stage: Stage) -> None:
