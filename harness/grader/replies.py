@@ -18,13 +18,13 @@ from harness.grader.schemas import (
     SubmitReply,
     TimeReply,
 )
-from harness.grader.shown import difference, shown_best, shown_score
+from harness.grader.shown import difference, shown_score
+from harness.grader.standings import Standings
 from harness.store.database import Database
 from harness.store.models import PartScores, SubmissionRecord
 from harness.store.records_evaluations import get_baseline
 from harness.store.records_queue import get_submission_by_number, submissions_of
 
-WAITING = (SubmissionState.QUEUED, SubmissionState.SCORING)
 FAILURES = {
     ErrorClass.LOAD_FAILED: (
         "the engine could not load this checkpoint",
@@ -44,26 +44,23 @@ class Scoreboard:
     def __init__(self, db: Database, run: ActiveRun) -> None:
         self._protocol: Protocol = run.plan.protocol
         self._submissions = submissions_of(db, run.run_id)
+        self._standings = Standings(self._submissions, self._protocol)
         baseline = get_baseline(db, run.run_id)
         self._baseline: PartScores | None = baseline.scores if baseline is not None else None
 
     def reply(self, record: SubmissionRecord) -> SubmitReply | FailedReply:
         """The reply of a submission that ended, as it was when it ended."""
         ended_at = record.ended_at or now_utc()
-        before = [s for s in self._submissions if s.ended_at is not None and s.ended_at <= ended_at]
-        counted = [
-            s for s in self._submissions if s.state is not SubmissionState.REJECTED and s.submitted_at <= ended_at
-        ]
         score = shown_score(record.scores, self._protocol)
         baseline = shown_score(self._baseline, self._protocol)
-        best = shown_best(before, self._protocol)
+        best = self._standings.best_at(ended_at)
         reply = SubmitReply(
             submission_id=record.number,
             score=score.score_pct if score else None,
             baseline_score=baseline.score_pct if baseline else None,
             improvement=difference(score, baseline),
             best=Best(submission_id=best.number, score=best.score_pct) if best else None,
-            total_submissions=len(counted),
+            total_submissions=self._standings.counted_at(ended_at),
             timestamp=record.submitted_at,
             model_path=record.model_path,
             elapsed_seconds=round((ended_at - record.submitted_at).total_seconds(), 2),
@@ -84,7 +81,7 @@ class Scoreboard:
             state=record.state,
             model_path=record.model_path,
             submitted_at=record.submitted_at,
-            position=self._position(record),
+            position=self._standings.position_of(record),
             reply=self.reply(record) if has_reply else None,
             error=error,
             detail=detail,
@@ -95,11 +92,6 @@ class Scoreboard:
         """`/submissions`."""
         entries = tuple(self.view(record) for record in self._submissions)
         return SubmissionsReply(submissions=entries, total=len(entries))
-
-    def _position(self, record: SubmissionRecord) -> int | None:
-        if record.state not in WAITING:
-            return None
-        return sum(s.state in WAITING and s.number < record.number for s in self._submissions)
 
     def _note(self, record: SubmissionRecord) -> str | None:
         if record.state is SubmissionState.SCORED and shown_score(record.scores, self._protocol) is None:

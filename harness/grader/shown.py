@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from harness.domain.base import Frozen
 from harness.domain.scoring import rounded
 from harness.domain.specs import Protocol
-from harness.store.models import PartScores, SubmissionRecord
+from harness.store.models import PartScores
 
 DECIMALS = 2
 
@@ -39,19 +37,6 @@ def shown_score(scores: PartScores | None, protocol: Protocol) -> ShownScore | N
 def difference(score: ShownScore | None, baseline: ShownScore | None) -> float | None:
     """The improvement as the agent may see it: of the shown values, so that it tells no more than they do."""
     return None if score is None or baseline is None else round(score.score_pct - baseline.score_pct, DECIMALS)
-
-
-def shown_best(submissions: Sequence[SubmissionRecord], protocol: Protocol) -> ShownBest | None:
-    """The best of `submissions` by shown score, of equals the earliest.
-
-    By the exact score it would tell which of two equally shown submissions is better, and so item by item.
-    """
-    best: ShownBest | None = None
-    for submission in submissions:
-        score = shown_score(submission.scores, protocol)
-        if score is not None and (best is None or score.score_pct > best.score_pct):
-            best = ShownBest(number=submission.number, score_pct=score.score_pct)
-    return best
 
 
 def _one_digit(value: float) -> float:

@@ -16,15 +16,17 @@ from harness.store.tables import SubmissionRow
 
 # Rejected attempts cost no quota; this many times the quota of them is a flood.
 MAX_REJECTED_FACTOR = 10
+# The paper protocol has no quota, but each submission takes disk, and time of every reply after it.
+MAX_PAPER_FACTOR = 50
 HOUR = timedelta(hours=1)
 
 
 def quota_of(plan: RunPlan) -> Quota:
-    """A run's quota; the paper protocol has none but the cap on rejected attempts."""
+    """A run's quota; the paper protocol has none but what stops a flood."""
     limits = plan.limits
     is_paper = plan.protocol is Protocol.PAPER
     return Quota(
-        max_total=None if is_paper else limits.max_submissions,
+        max_total=limits.max_submissions * (MAX_PAPER_FACTOR if is_paper else 1),
         max_per_hour=None if is_paper else limits.max_submissions_per_hour,
         max_rejected=MAX_REJECTED_FACTOR * limits.max_submissions,
         max_rejected_per_hour=MAX_REJECTED_FACTOR * limits.max_submissions_per_hour,

@@ -13,7 +13,7 @@ from harness.domain.specs import Limits, Protocol
 from harness.errors import Conflict, ErrorClass, OverQuota
 from harness.store.database import WritableDatabase
 from harness.store.models import Quota
-from harness.store.quota import MAX_REJECTED_FACTOR, quota_of
+from harness.store.quota import MAX_PAPER_FACTOR, MAX_REJECTED_FACTOR, quota_of
 from harness.store.records_queue import submissions_of
 from harness.store.records_submissions import mark_admitted, mark_failed, reject_submission
 
@@ -101,7 +101,8 @@ def test_plan_decides_the_quota() -> None:
     assert (standard.max_total, standard.max_per_hour) == (7, 3)
     assert standard.max_rejected == 7 * MAX_REJECTED_FACTOR
     paper = quota_of(samples.plan(limits=limits, protocol=Protocol.PAPER))
-    assert (paper.max_total, paper.max_per_hour, paper.max_rejected) == (None, None, 70)
+    # Not a quota but a bound: each one takes disk, and time of every later reply.
+    assert (paper.max_total, paper.max_per_hour, paper.max_rejected) == (7 * MAX_PAPER_FACTOR, None, 70)
 
 
 def test_what_the_grader_failed_to_score_is_not_held_against_the_agent(db: WritableDatabase, run_id: str) -> None:
