@@ -27,7 +27,8 @@ def test_what_an_agent_put_in_a_folders_place_is_moved_aside(home: Home, workspa
     (workspace / "code").rmdir()
     (workspace / "code").symlink_to("/etc")
     again(home)
-    assert (workspace / "code").is_dir() and not (workspace / "code").is_symlink()
+    assert (workspace / "code").is_dir()
+    assert not (workspace / "code").is_symlink()
     assert (workspace / "code.moved-aside").is_symlink()
 
 
