@@ -40,6 +40,8 @@ def home(engine: DockerClient, product_images: dict[str, str]) -> Iterator[Home]
     finally:
         for folder in home.runs.iterdir():
             detach_filesystem(RunFolder(folder))
+        for frozen in (path for path in place.rglob("*") if path.is_dir() and not path.is_symlink()):
+            frozen.chmod(0o700)
         shutil.rmtree(place)
 
 

