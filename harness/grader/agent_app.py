@@ -86,7 +86,7 @@ async def submissions(request: Request, run: Run) -> Response:
     """Every submission of this run."""
     grader = _grader(request)
     with run.reads.enter():
-        return await grader.in_thread(lambda: _json(all_of(grader.db, run)))
+        return await grader.in_turn(run, lambda: _json(all_of(grader.db, run)))
 
 
 @router.get("/submissions/{submission_id}", response_model=SubmissionReply)
@@ -94,7 +94,7 @@ async def submission(request: Request, run: Run, submission_id: Number) -> Respo
     """One submission of this run."""
     grader = _grader(request)
     with run.reads.enter():
-        return await grader.in_thread(lambda: _json(reply_to(grader.db, run, submission_id)))
+        return await grader.in_turn(run, lambda: _json(reply_to(grader.db, run, submission_id)))
 
 
 @router.get("/time", response_model=TimeReply)

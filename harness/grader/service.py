@@ -15,6 +15,7 @@ from loguru import logger
 from harness.domain.base import now_utc
 from harness.errors import NotFound
 from harness.grader.evaluate import Services
+from harness.grader.fair_pool import FairPool
 from harness.grader.intake import Intake
 from harness.grader.queue import Workers
 from harness.grader.registry import ActiveRun, Registry
@@ -30,6 +31,7 @@ from harness.store.records_queue import requeue_all_scoring, submissions_of
 from harness.store.records_runs import list_runs
 
 STORE_THREADS = 8
+READ_THREADS, READ_THREADS_PER_RUN = 4, 1
 SOCKET_NAME = "s.sock"
 
 T = TypeVar("T")
@@ -47,6 +49,7 @@ class Grader:
         self.workers = Workers(shop)
         self.intake = Intake(shop, self.workers)
         self._threads = ThreadPoolExecutor(STORE_THREADS, thread_name_prefix="store")
+        self._reading = FairPool(READ_THREADS, READ_THREADS_PER_RUN, "reading")
 
     @property
     def home(self) -> Home:
@@ -83,6 +86,10 @@ class Grader:
     async def in_thread(self, work: Callable[..., T], *args: object) -> T:
         """The result of `work`, which may wait for the database, without holding up the event loop."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, partial(work, *args))
+
+    async def in_turn(self, run: ActiveRun, work: Callable[[], T]) -> T:
+        """The result of `work`, of which a run has one at a time: asking much keeps no other run waiting."""
+        return await asyncio.wrap_future(self._reading.submit(run.run_id, work))
 
     def stop(self) -> None:
         """Answers whoever waits, and lets workers end; what is unfinished is taken up by the next process."""

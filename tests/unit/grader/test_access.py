@@ -12,6 +12,8 @@ from fakes import Hold
 from grader_case import AgentSide, Case
 from served import wait_until
 
+from harness.grader import agent_app
+
 ROUTES = ["time", "health", "submissions", "submissions/1"]
 
 
@@ -157,6 +159,21 @@ def test_one_address_cannot_hold_all_connections(case: Case, agent: AgentSide):
     assert not is_cut_off(held[0])
     for connection in held:
         connection.close()
+
+
+def test_reading_of_one_run_leaves_threads_for_the_others(case: Case, agent: AgentSide, monkeypatch):
+    hold, told = Hold(), agent_app.all_of
+    monkeypatch.setattr(agent_app, "all_of", lambda db, run: (hold(), told(db, run))[1])
+    readers = [threading.Thread(target=agent.client.get, args=("submissions",)) for _ in range(8)]
+    for reader in readers:
+        reader.start()
+    wait_until(lambda: case.grader.active(agent.run_id).reads._inside == 8, 10)
+    other = case.add_run()
+    reply = other.client.post("submit?wait=false", json={"model_path": other.write("v1", 0.8)}, timeout=10)
+    hold.opened.set()
+    assert reply.status_code == 202
+    for reader in readers:
+        reader.join()
 
 
 def test_a_mistake_of_the_graders_own_tells_nothing(case: Case, agent: AgentSide, monkeypatch):
