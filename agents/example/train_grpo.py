@@ -42,7 +42,7 @@ def choose_recipe(parameters: int, on_gpu: bool, task: Task) -> Recipe:
     if parameters < TINY_PARAMETERS:
         completions = int(os.environ.get("TINY_COMPLETIONS", "256"))
         limit = min(limit, 128 if task.is_marked else task.longest_answer() + 2)
-        return Recipe(completions, completions, 16, limit, 3e-4, 120, False, threads=1)
+        return Recipe(completions, completions, 16, limit, 3e-4, 100, False, threads=1)
     if on_gpu:
         return Recipe(128, 16, 8, limit, 2e-6, 100_000, True, threads=cores)
     return Recipe(8, 8, 4, min(limit, 96), 5e-6, 100_000, False, threads=max(1, cores - 1))
