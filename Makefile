@@ -74,6 +74,8 @@ bench: images ## Figures of docs/performance.md, measured here (minutes; keep th
 	@$(BIN)/python tests/bench/noop_overhead.py
 	@$(BIN)/python tests/bench/api_latency.py
 	@$(BIN)/python tests/bench/admission.py
+	@$(BIN)/python tests/bench/batch_size.py
+	@$(BIN)/python tests/bench/command_line.py
 
 check: venv docs ## Format, lint, types, layers, docs
 	@$(BIN)/ruff format --check .
