@@ -31,7 +31,11 @@ def clean(
     from harness.settings import load_settings
 
     home, client = load_settings().resolved_home(), connect()
-    found = orphans(client, home, live_runs(home)) if run is None else [objects_of(home, run)]
+
+    def removable() -> list[RunObjects]:
+        return orphans(client, home, live_runs(home)) if run is None else [objects_of(home, run)]
+
+    found = removable()
     folders = [] if run is None else [path for path in (home.run(found[0].run_id).path,) if path.is_dir()]
     if not any(count_of(one) for one in found) and not folders:
         render.say("nothing to clean")
@@ -43,6 +47,9 @@ def clean(
         render.say("nothing was removed (--dry-run)")
         return
     confirm(is_confirmed=yes)
+    # Somebody may have thought it over for long: a run that was taken up meanwhile stays.
+    asked = {one.run_id for one in found}
+    found = [one for one in removable() if one.run_id in asked]
     for one in found:
         remove_run_objects(client, home, one.run_id)
     for folder in folders:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import docker
 import pytest
 
+from harness.cli import clean
 from harness.cli.edge import guarded
 from harness.home import Home
+from harness.runner.hold import held
 from harness.sandbox.engine import LABEL_HOME, LABEL_RUN
 
 pytestmark = pytest.mark.docker
@@ -80,3 +83,14 @@ def test_a_runs_folder_goes_when_asked_for(own_settings: Home, capsys):
 def test_with_nothing_to_do_it_says_so(own_settings: Home, capsys):
     assert guarded(["clean", "--yes"]) == 0
     assert "nothing to clean" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["clean"], ["clean", "--run", RUN]])
+def test_a_run_that_is_taken_up_while_somebody_is_asked_stays(engine, networks, own_settings, monkeypatch, words):
+    folder = own_settings.run(RUN)
+    folder.path.mkdir(parents=True)
+    with ExitStack() as driver:
+        monkeypatch.setattr(clean, "confirm", lambda **_: driver.enter_context(held(folder)))
+        guarded(words)
+        assert networks["orphan"] in existing(engine)
+        assert folder.path.is_dir()
