@@ -20,40 +20,62 @@ from harness.sandbox.engine import connect
 
 _MEGABYTE = 1_000_000
 _CAPPED = b"\n[harness] the log reached its limit of %d MB; the rest is not kept\n"
+_LOST = b"\n[harness] the output came faster than it could be read; the rest is not kept\n"
 _PIECE = 16 * 1024
 _RETRY_S = 0.5
 _ENGINE_BACK_S = 60.0
+_STOP_TRIES = 6
+
+
+class Rotated(Exception):
+    """The log does not begin where it began: Docker has thrown its start away."""
 
 
 class LogPosition:
-    """How many pieces of a log have been read; a long line comes in several, of 16 kB each.
+    """Which pieces of a log have been read, each with its stamp in front; a long line comes in several, of 16 kB each.
 
     After a break the log is read from its start again and so many are skipped. Docker can start at a time instead, but
     its stamps are not sorted: all pieces of a line carry the first one's, with the other stream's between them. Docker
-    keeps more of a log than the cap, so that its start is there as long as anybody reads.
+    keeps at least as much of a log as the cap, so that its start is there, unless a flood comes faster than it is read.
     """
 
     def __init__(self) -> None:
-        self._count = 0
+        self.count = 0
         self._to_skip = 0
+        self._first = self._last = b""
+        self._is_at_start = True
 
     def rewind(self) -> None:
         """Before the log is read again."""
-        self._to_skip = self._count
+        self._to_skip, self._is_at_start = self.count, True
 
     def take(self, piece: bytes) -> bytes:
-        """The piece if it is new, else nothing."""
+        """The piece's text if it is new, else nothing.
+
+        Raises:
+            Rotated: the first piece after a `rewind` is not the first one ever.
+        """
+        if self._is_at_start:
+            if self._first not in (b"", piece):
+                raise Rotated
+            self._first, self._is_at_start = piece, False
         if self._to_skip:
             self._to_skip -= 1
             return b""
-        self._count += 1
-        return piece
+        self.count += 1
+        self._last = piece
+        return piece.partition(b" ")[2]
+
+    def is_at(self, last_piece: bytes) -> bool:
+        """Whether the log's last piece is the last one that was read."""
+        return last_piece == self._last
 
 
 class LogStream:
     """Follows a container's output into `path` until the container ends, `cap_mb` is full, or it is stopped.
 
-    It begins anew with an empty file: Docker keeps at least as much of the log as the cap.
+    It begins anew with an empty file: Docker keeps at least as much of the log as the cap. What does not get into the
+    file is told in its last line, and by `is_capped`.
     """
 
     def __init__(self, container_id: str, path: Path, cap_mb: int) -> None:
@@ -72,10 +94,19 @@ class LogStream:
         self._thread.start()
 
     def stop(self, timeout_s: float = 10) -> bool:
-        """Waits for the rest of an ended container's output; False if it had to be given up (the container runs)."""
-        self._thread.join(timeout_s)
+        """Waits for the rest of an ended container's output, as long as some comes.
+
+        Returns:
+            False if it had to be given up: the container runs, or Docker does not answer.
+        """
+        for _ in range(_STOP_TRIES):
+            before = self._position.count
+            self._thread.join(timeout_s)
+            if not self._thread.is_alive() or self._position.count == before:
+                break
+        is_done = not self._thread.is_alive()
         self._stopping.set()
-        return not self._thread.is_alive()
+        return is_done
 
     def _follow(self) -> None:
         gone_since: float | None = None
@@ -84,9 +115,10 @@ class LogStream:
                 try:
                     client = connect()
                     try:
-                        self._read(client, file)
+                        self._read(client, file, is_live=True)
                         gone_since = None
                         if not _is_running(client, self._container_id):
+                            self._complete(client, file)
                             return
                     finally:
                         client.close()
@@ -99,26 +131,49 @@ class LogStream:
                         return
                 self._stopping.wait(_RETRY_S)
 
-    def _read(self, client: DockerClient, file: BinaryIO) -> None:
+    def _complete(self, client: DockerClient, file: BinaryIO) -> None:
+        """Reads what the live stream left out: with a rotated log it ends at the end of a file that is not the last."""
+        for _ in range(2):
+            if self.is_capped or self._has_all(client):
+                return
+            self._read(client, file, is_live=False)
+        if not self.is_capped and not self._has_all(client):
+            self._end(file, _LOST)
+
+    def _has_all(self, client: DockerClient) -> bool:
+        pieces = client.api.logs(self._container_id, stream=True, timestamps=True, tail=1)
+        with _closing(pieces):
+            last = list(pieces)
+        return not last or self._position.is_at(last[-1])
+
+    def _read(self, client: DockerClient, file: BinaryIO, *, is_live: bool) -> None:
         """Copies until the stream ends, which it also does when the daemon goes: the caller looks which it was."""
         self._position.rewind()
-        pieces = client.api.logs(self._container_id, stream=True, follow=True)
+        pieces = client.api.logs(self._container_id, stream=True, follow=is_live, timestamps=True)
         with _closing(pieces):
-            self._copy(pieces, file)
+            try:
+                self._copy(pieces, file)
+            except Rotated:
+                self._end(file, _LOST)
 
     def _copy(self, pieces: Iterator[bytes], file: BinaryIO) -> None:
         for piece in pieces:
             text = _with_newline(self._position.take(piece))
+            if self._stopping.is_set():
+                self._end(file, _LOST)
+                return
             if self._written + len(text) > self._cap:
                 file.write(text[: self._cap - self._written])
-                file.write(
-                    b"\n[harness] the log reached its limit of %d MB; the rest is not kept\n" % (self._cap // _MEGABYTE)
-                )
-                self.is_capped = True
+                self._end(file, _CAPPED % (self._cap // _MEGABYTE))
                 return
             file.write(text)
             file.flush()
             self._written += len(text)
+
+    def _end(self, file: BinaryIO, words: bytes) -> None:
+        file.write(words)
+        file.flush()
+        self.is_capped = True
 
 
 def _with_newline(text: bytes) -> bytes:

@@ -57,3 +57,42 @@ def test_a_log_of_an_ended_container_is_read_from_its_beginning(client, launch, 
     stream.start()
     assert stream.stop(20)
     assert (tmp_path / "log").read_text() == "".join(f"{n}\n" for n in range(1, 50001))
+
+
+def test_a_flood_that_is_rotated_away_before_it_is_read_is_told(client, launch, tmp_path, monkeypatch):
+    run = launch("yes 'a flood of text' | head -c 30000000")
+    stream = LogStream(run.container, tmp_path / "log", 50)
+    whole = LogStream._copy
+
+    def late(self, pieces, file):
+        monkeypatch.setattr(LogStream, "_copy", whole)
+        watch.wait_exit(client, run.container, 60)
+        whole(self, pieces, file)
+
+    monkeypatch.setattr(LogStream, "_copy", late)
+    stream.start()
+    watch.wait_exit(client, run.container, 60)
+    assert stream.stop(20)
+    assert stream.is_capped
+    text = (tmp_path / "log").read_bytes()
+    assert len(text) < 20_000_000
+    assert text.endswith(b"[harness] the output came faster than it could be read; the rest is not kept\n")
+
+
+def test_a_live_stream_that_ends_too_early_is_completed(client, launch, tmp_path, monkeypatch):
+    run = launch("seq 1 3000; sleep 2; seq 3001 4000")
+    stream = LogStream(run.container, tmp_path / "log", 1)
+    whole = LogStream._copy
+
+    def first_thousand(self, pieces, file):
+        """As the engine does after a rotation: the stream ends as if that was all."""
+        monkeypatch.setattr(LogStream, "_copy", whole)
+        watch.wait_exit(client, run.container, 60)
+        whole(self, (piece for piece, _ in zip(pieces, range(1000), strict=False)), file)
+
+    monkeypatch.setattr(LogStream, "_copy", first_thousand)
+    stream.start()
+    watch.wait_exit(client, run.container, 60)
+    assert stream.stop(20)
+    assert (tmp_path / "log").read_text() == "".join(f"{n}\n" for n in range(1, 4001))
+    assert not stream.is_capped
