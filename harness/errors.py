@@ -9,6 +9,7 @@ HarnessError                      what failed, and `fix`: what to do next
 │   ├── ServiceUnavailable        inference or scorer does not answer
 │   └── EvaluationFailed          an evaluation gave no score
 ├── LoadFailed                    an admitted checkpoint cannot be served by the engine: the agent's own doing
+├── WorkspaceSpoiled              an agent left its workspace so that its run cannot go on: its own doing
 ├── RequestError                  an agent's (or admin's) HTTP request is refused; carries status and error class
 │   ├── NotFound, PathRefused, Conflict, RunEnded, TooLarge, Inadmissible, OverQuota, Unready
 └── Interrupted                   a person stopped it
@@ -96,6 +97,10 @@ class EvaluationFailed(InfrastructureError):
 
 class LoadFailed(HarnessError):
     """The engine cannot serve this checkpoint; `what` goes to the record only."""
+
+
+class WorkspaceSpoiled(HarnessError):
+    """An agent left its workspace so that its run cannot go on."""
 
 
 class Interrupted(HarnessError):
@@ -186,6 +191,7 @@ MEANINGS: dict[type[HarnessError], Meaning] = {
     ServiceUnavailable: Meaning("infra_void", True),
     EvaluationFailed: Meaning("infra_void", True),
     LoadFailed: Meaning("agent_failed", False),
+    WorkspaceSpoiled: Meaning("agent_failed", False),
     Interrupted: Meaning("interrupted", False),
 }
 

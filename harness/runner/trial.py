@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from harness.domain.admin import ArtifactIn, CloseRun, EventIn, FinishRun, RunStatus, SetPhase, StartClock
-from harness.domain.runs import EndedBy, Phase
+from harness.domain.runs import EndedBy, Phase, Verdict
 from harness.domain.specs import RunPlan
 from harness.errors import (
     EvaluationFailed,
@@ -16,6 +16,7 @@ from harness.errors import (
     InfrastructureError,
     Interrupted,
     ServiceUnavailable,
+    meaning_of,
 )
 from harness.runner.attempt import Attempt
 from harness.runner.collect import collect_workspace
@@ -288,9 +289,11 @@ class Trial:
             attempt.stopped(ended_at).save(self._folder)
 
     def _void(self, error: HarnessError) -> None:
-        """The harness's own failure: closed with what was scored before, void if nothing was."""
+        """Closed with what was scored before; if nothing was, void, unless it is the agent's own doing."""
+        is_agents = meaning_of(error).verdict == Verdict.AGENT_FAILED
+        ended_by = EndedBy.CRASH if is_agents else EndedBy.INFRASTRUCTURE
         self._reporter.say(self._phase, f"failed: {error.what}")
         detail = str(error)[:2000]
         self._objects.stop_agent(is_requested=False)
-        self._grader.finish(self._plan.run_id, FinishRun(ended_by=EndedBy.INFRASTRUCTURE, detail=detail))
+        self._grader.finish(self._plan.run_id, FinishRun(ended_by=ended_by, detail=detail))
         self._close(is_kept=False)

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from harness.domain.base import Frozen
 from harness.domain.specs import RunPlan
-from harness.errors import UsageError
+from harness.errors import InfrastructureError, UsageError, WorkspaceSpoiled
 from harness.home import Home, RunFolder
+from harness.runner.attempt import Attempt
 
 # Where the read-only task files are mounted in an agent container.
 META_MOUNT = "/run/harness"
@@ -33,9 +34,23 @@ def lay_out(plan: RunPlan, home: Home, uid: int, gid: int) -> None:
     """Makes the agent's folders and task files; idempotent, so that a resumed run keeps what it wrote.
 
     Must run before the agent's container exists: afterwards every name in the workspace is the agent's.
+
+    Raises:
+        WorkspaceSpoiled: a stopped run's agent has left it so that this cannot be done.
+        InfrastructureError: it cannot be done, and no agent has been there.
     """
     folder = home.run(plan.run_id)
     _write_meta(plan, folder)
+    try:
+        _furnish(plan, folder, uid, gid)
+    except OSError as error:
+        what = f"the workspace of {plan.run_id} cannot be made ready: {error.strerror}"
+        if Attempt.load(folder).number == 1:
+            raise InfrastructureError(what, "Free disk space under the home.") from error
+        raise WorkspaceSpoiled(what, "Its agent has left no room for the folders that every run has.") from error
+
+
+def _furnish(plan: RunPlan, folder: RunFolder, uid: int, gid: int) -> None:
     for path in (folder.workspace, folder.tmp):
         path.mkdir(mode=0o755, exist_ok=True)
         os.chown(path, uid, gid)

@@ -7,7 +7,14 @@ from typing import cast
 import pytest
 
 from harness.domain.runs import EndedBy, Phase, Verdict
-from harness.errors import EvaluationFailed, GraderUnavailable, InfrastructureError, Interrupted, ServiceUnavailable
+from harness.errors import (
+    EvaluationFailed,
+    GraderUnavailable,
+    InfrastructureError,
+    Interrupted,
+    ServiceUnavailable,
+    WorkspaceSpoiled,
+)
 from harness.runner import trial as trial_module
 from harness.runner.attempt import Attempt
 from harness.runner.grader_client import GraderClient
@@ -97,6 +104,15 @@ def test_a_failed_baseline_closes_the_run_as_void(stage: Stage) -> None:
     with pytest.raises(EvaluationFailed, match="the evaluator raised"):
         stage.run()
     assert stage.grader.status_now.verdict is Verdict.INFRA_VOID
+    assert stage.objects.is_removed
+
+
+def test_a_workspace_that_its_agent_spoiled_is_the_agents_failure(stage: Stage) -> None:
+    """Else an agent whose run is stopped could have it left out of means."""
+    stage.objects.raises["prepare"] = WorkspaceSpoiled("the disk is full")
+    with pytest.raises(WorkspaceSpoiled):
+        stage.run()
+    assert stage.grader.status_now.verdict is Verdict.AGENT_FAILED
     assert stage.objects.is_removed
 
 

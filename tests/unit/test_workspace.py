@@ -1,13 +1,16 @@
 """What an agent finds when it starts, also where it has been before."""
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
+from harness.errors import HarnessError, InfrastructureError, WorkspaceSpoiled
 from harness.home import Home
+from harness.runner.attempt import Attempt
 from harness.runner.workspace import lay_out
-from tests.run_fakes import make_plan
+from tests.run_fakes import RUN_ID, make_plan
 
 
 @pytest.fixture
@@ -42,3 +45,21 @@ def test_a_name_that_is_taken_does_not_stop_a_run_from_going_on(home: Home, work
     assert (workspace / "code").is_dir()
     assert (workspace / "code.moved-aside" / "mine").is_file()
     assert (workspace / "code.moved-aside-3").read_text() == "x"
+
+
+@pytest.mark.parametrize(("attempt", "error"), [(1, InfrastructureError), (2, WorkspaceSpoiled)])
+def test_no_room_for_its_folders_is_the_doing_of_an_agent_that_was_there(
+    home: Home, workspace: Path, monkeypatch: pytest.MonkeyPatch, attempt: int, error: type[HarnessError]
+) -> None:
+    Attempt(number=attempt).save(home.run(RUN_ID))
+    (workspace / "code").rmdir()
+    make = Path.mkdir
+
+    def full(path: Path, *words: object, **more: object) -> None:
+        if path == workspace / "code":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        make(path, *words, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Path, "mkdir", full)
+    with pytest.raises(error, match="No space left"):
+        again(home)
