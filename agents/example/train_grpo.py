@@ -40,7 +40,7 @@ def choose_recipe(parameters: int, on_gpu: bool, task: Task) -> Recipe:
     cores = len(os.sched_getaffinity(0))
     limit = task.max_tokens or 512
     if parameters < TINY_PARAMETERS:
-        completions = int(os.environ.get("TINY_COMPLETIONS", "256"))
+        completions = 64 if task.is_marked else int(os.environ.get("TINY_COMPLETIONS", "256"))
         limit = min(limit, 128 if task.is_marked else task.longest_answer() + 2)
         return Recipe(completions, completions, 16, limit, 3e-4, 100, False, threads=1)
     if on_gpu:
