@@ -101,6 +101,10 @@ def _difference(score: float | None, baseline: float | None) -> float | None:
     return None if score is None or baseline is None else score - baseline
 
 
+def _count(submissions: tuple[SubmissionRecord, ...]) -> int:
+    return sum(one.state is not SubmissionState.REJECTED for one in submissions)
+
+
 def _published(submissions: tuple[SubmissionRecord, ...], baseline: BaselineRecord | None) -> _Published:
     best = best_of(submissions, Protocol.PAPER)
     return _Published(
@@ -125,7 +129,7 @@ def result_line(db: Database, run: RunRecord) -> ResultLine:
         baseline=published.baseline,
         best_score=published.best.score if published.best else None,
         improvement=published.improvement,
-        submissions=sum(s.state is not SubmissionState.REJECTED for s in submissions),
+        submissions=_count(submissions),
         duration_s=(ended - started).total_seconds() if started and ended else None,
         success=run.verdict is Verdict.GRADED,
         workspace=f"runs/{run.run_id}/workspace",
@@ -162,7 +166,7 @@ def run_scores(db: Database, run_id: str) -> RunScores:
         baseline_score=published.baseline,
         best=published.best,
         improvement=published.improvement,
-        total_submissions=len(submissions),
+        total_submissions=_count(submissions),
         headline_submission_id=run.headline.submission_number if run.headline else None,
         final_score=run.headline.score.score_pct if run.headline else None,
         final_improvement=gain.points if gain else None,

@@ -90,5 +90,8 @@ def test_scores_have_every_submission_and_both_ways_of_counting(db: WritableData
         (75, 75, 75),
         (75, 50, 100),
     ]
-    refused = run_scores(db, samples.plan(2, agent="noop").run_id).submissions[0]
+    other = run_scores(db, samples.plan(2, agent="noop").run_id)
+    refused = other.submissions[0]
+    # As in the replies of /submit and in results.csv: a rejected one is listed, and not counted.
+    assert (other.total_submissions, len(other.submissions)) == (0, 1)
     assert (refused.state, refused.score, refused.error_class) == ("rejected", None, "no_weights")
