@@ -78,6 +78,9 @@ class FakeGrader:
     def find(self, run_id: str) -> RunStatus | None:
         return self.status_now if self.is_known else None
 
+    def release(self, run_id: str) -> None:
+        self.objects.calls.append("release")
+
     def reopen(self, run_id: str) -> RunStatus:
         self.calls.append("reopen")
         self.finished_with = None

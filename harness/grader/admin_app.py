@@ -139,6 +139,15 @@ def reopen(grader: Served, run_id: str) -> admin.RunStatus:
     return status_of(grader, run_id, record)
 
 
+@router.post("/runs/{run_id}/release")
+def release(grader: Served, run_id: str) -> Done:
+    """Lets go of the run's workspace, which could not be unmounted before; it may be handed over again."""
+    run = grader.registry.find(run_id)
+    if run is not None:
+        run.output.replace(None)
+    return Done()
+
+
 @router.post("/runs/{run_id}/requeue")
 def requeue(grader: Served, run_id: str) -> Done:
     run = grader.active(run_id)

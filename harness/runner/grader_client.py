@@ -85,6 +85,10 @@ class GraderClient:
     def close(self, run_id: str, close: admin.CloseRun) -> admin.RunStatus:
         return self._call("POST", f"/runs/{run_id}/close", close)
 
+    def release(self, run_id: str) -> None:
+        """Has the grader let go of the run's workspace."""
+        self._text("POST", f"/runs/{run_id}/release", None)
+
     def reopen(self, run_id: str) -> admin.RunStatus:
         return self._call("POST", f"/runs/{run_id}/reopen")
 

@@ -276,6 +276,7 @@ class Trial:
         else:
             if self._end is not None:
                 self._record_end(self._end)
+            self._grader.release(self._plan.run_id)
             self._objects.remove(keep_workspace=True)
         return self._status()
 

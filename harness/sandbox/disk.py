@@ -151,6 +151,7 @@ class Quota(Frozen):
     def _mount_again(self) -> None:
         if not self.run_folder.image.exists():
             raise InfrastructureError(f"{self.run_folder.image} is gone", "The run's workspace cannot be brought back.")
+        self._await_unused()
         # No journal: after a crash of the host the file system must be looked over before it is used.
         check = run_process(["e2fsck", "-p", self.run_folder.image], timeout_s=600)
         if check.exit_code >= 4:
@@ -158,6 +159,16 @@ class Quota(Frozen):
             if repair.exit_code >= 4:
                 raise InfrastructureError(f"{self.run_folder.image} is broken: {repair.last_lines(3)}")
         self._mount()
+
+    def _await_unused(self) -> None:
+        """Waits for a lazy unmount's last user: an image that is mounted twice is destroyed."""
+        image, deadline = self.run_folder.image.resolve(), time.monotonic() + _DEVICE_GONE_S
+        while image in loop_devices().values():
+            if time.monotonic() > deadline:
+                raise InfrastructureError(
+                    f"{image} is still in use", "Something has a file of it open; see `losetup -j` and `fuser -vm`."
+                )
+            time.sleep(0.05)
 
     def usage(self) -> DiskUsage:
         """What is used now; in `watch` mode every file is looked at."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import InfrastructureError
-from harness.sandbox import watch
+from harness.sandbox import disk, watch
 from harness.sandbox.disk import Quota, QuotaMode, choose_mode, loop_devices
 from harness.sandbox.hardening import agent_user
 from harness.sandbox.mounts import is_mounted
@@ -70,6 +70,16 @@ def test_a_file_system_in_use_is_detached_all_the_same(quota):
         quota.detach()
         assert not is_mounted(quota.run_folder.filesystem)
     assert devices_of(quota) == []
+
+
+def test_a_file_system_is_not_mounted_twice(quota, monkeypatch):
+    monkeypatch.setattr(disk, "_DEVICE_GONE_S", 0.2)
+    with (quota.run_folder.workspace / "open").open("w"):
+        quota.detach()
+        with pytest.raises(InfrastructureError, match="still in use"):
+            quota.attach()
+    quota.attach()
+    assert (quota.run_folder.workspace / "open").is_file()
 
 
 def test_removing_leaves_neither_file_nor_device(quota):

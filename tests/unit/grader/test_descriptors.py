@@ -44,6 +44,15 @@ def test_the_harness_hands_a_workspace_over(case: Case, agent: AgentSide, listen
     assert agent.submit(path).status_code == 200
 
 
+def test_a_workspace_is_let_go_of_and_asked_for_again(case: Case, agent: AgentSide):
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(2):
+        assert case.admin.post(f"/runs/{agent.run_id}/release")["ok"]
+    assert len(list(Path("/proc/self/fd").iterdir())) < before
+    assert case.admin.status(agent.run_id).needs_output
+    assert case.admin.post("/runs/never-was/release")["ok"]
+
+
 def test_the_socket_is_for_its_owner_only(case: Case, listener: DescriptorListener):
     assert case.home.descriptor_socket.stat().st_mode & 0o777 == 0o600
     assert case.home.admin_dir.stat().st_mode & 0o777 == 0o700
