@@ -10,13 +10,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from docker import DockerClient
+from docker.errors import APIError
 
 from harness.domain.admin import SetPhase, StartClock
 from harness.domain.runs import Phase
@@ -31,8 +32,9 @@ from harness.settings import Settings
 from tests.e2e.live import COMMAND_TIMEOUT_S, NETWORK_RANGE, ROOT, Harness, left_behind
 
 FAST_POLL_S = 0.005
-# Enough to let a request in and far too little to finish it soon: 2 % of a core.
-TRICKLE, PERIOD = 2_000, 100_000
+# Processor time out of so many microseconds: enough to take a request in, and far too little to get on with it.
+TRICKLE, DROPS, NO_LIMIT = (1_000, 50_000), (1_000, 1_000_000), (-1, 100_000)
+Share = tuple[int, int]
 AGENT = "obedient"
 # Each checkpoint of this session is another one: which number of the first tensor is changed.
 weights = itertools.count(100)
@@ -166,6 +168,16 @@ class MortalRun:
         answer: dict[str, Any] = json.loads(path.read_text())
         return answer
 
+    @contextmanager
+    def being_scored(self, number: int) -> Iterator[int]:
+        """Has a checkpoint handed in, which will be this submission, and holds it where it is being scored."""
+        engine = self.await_container("inference")
+        with slowed(self.engine, engine):
+            order = self.submit()
+            self.await_state(number, "scoring")
+            set_share(self.engine, engine, DROPS)
+            yield order
+
     def obeyed(self, **order: Any) -> dict[str, Any]:
         return self.answer(self.order(**order))
 
@@ -249,22 +261,19 @@ def text_of(path: Path) -> str:
 
 
 @contextmanager
-def slowed(engine: DockerClient, container: str, quota: int = TRICKLE) -> Iterator[None]:
-    """A container that hardly gets any processor: what it is in the middle of lasts as long as is wanted."""
-    set_quota(engine, container, quota)
+def slowed(engine: DockerClient, container: str) -> Iterator[None]:
+    """A container that hardly gets any processor: what it is in the middle of lasts."""
+    set_share(engine, container, TRICKLE)
     try:
         yield
     finally:
-        set_quota(engine, container, -1)
+        # It may have been killed and removed, which was the purpose.
+        with suppress(APIError):
+            set_share(engine, container, NO_LIMIT)
 
 
-def set_quota(engine: DockerClient, container: str, quota: int) -> None:
-    try:
-        engine.api.update_container(container, cpu_quota=quota, cpu_period=PERIOD)
-    except Exception:
-        # It was killed and removed in the meantime, which was the purpose.
-        if quota != -1:
-            raise
+def set_share(engine: DockerClient, container: str, share: Share) -> None:
+    engine.api.update_container(container, cpu_quota=share[0], cpu_period=share[1])
 
 
 def main_pid(engine: DockerClient, container: str) -> int:

@@ -148,21 +148,27 @@ def test_a_run_outlives_its_harness_in_every_phase(start: Start, harness: Harnes
     container = run.container("agent")
     assert container is not None
     run.resume()
-    assert run.answer(run.submit())["status"] == 200
+    soon(lambda: run.row["owner"] != before["owner"], "new owner")
+    # agent: a checkpoint is being copied, and the grader dies as well
+    grader = grader_of(harness, engine)
+    with slowed(engine, grader):
+        cut = run.submit()
+        run.await_state(1, "admitting")
+        run.kill()
+        engine.api.kill(grader)
+    run.resume()
+    assert run.answer(cut)["status"] in (0, 503)
+    run.await_state(1, "scored")
     assert run.container("agent") == container
     assert run.row["deadline"] == before["deadline"]
     # agent: a checkpoint is being scored, which goes on without a harness
-    with slowed(engine, run.await_container("inference")):
-        waiting = run.submit()
-        run.await_state(2, "scoring")
+    with run.being_scored(2) as waiting:
         run.kill()
     assert run.answer(waiting)["status"] == 200
     run.resume()
     # finishing: the agent has ended, its last checkpoint is being scored
     run.obeyed(litter=3000)
-    with slowed(engine, run.await_container("inference")):
-        run.submit()
-        run.await_state(3, "scoring")
+    with run.being_scored(3):
         run.order(end=0)
         run.await_phase("finishing")
         soon(lambda: run.row["ended_by"], "end of the agent")
@@ -257,10 +263,8 @@ def test_the_queue_goes_on_after_deaths_of_grader_and_engine(
     assert "taken up again after a restart" in run.submission(2)["note"]
 
     # It is killed by hand while it scores: Docker does not start it again, the harness does.
-    with slowed(engine, run.await_container("inference")):
-        cut = run.submit()
+    with run.being_scored(3) as cut:
         waiting = run.submit()
-        run.await_state(3, "scoring")
         run.await_state(4, "queued")
         engine.api.kill(grader)
         assert run.submission(3)["state"] == "scoring"
@@ -272,22 +276,34 @@ def test_the_queue_goes_on_after_deaths_of_grader_and_engine(
 
     # The engine is killed in the middle of an evaluation: it is made again, by a new engine, for the one who waits.
     engine_container = run.await_container("inference")
-    with slowed(engine, engine_container):
-        waiting = run.submit()
-        run.await_state(5, "scoring")
+    with run.being_scored(5) as waiting:
         engine.api.kill(engine_container)
     assert run.answer(waiting)["body"]["submission_id"] == 5
     run.assert_scored_once(5, attempts=2)
     assert run.container("inference") != engine_container
+    # And the scorer, alone.
+    with run.being_scored(6) as waiting:
+        engine.api.kill(run.await_container("scorer"))
+    assert run.answer(waiting)["body"]["submission_id"] == 6
+    run.assert_scored_once(6, attempts=2)
 
     found = run.obeyed(get="/submissions")["body"]
-    assert [one["state"] for one in found["submissions"]] == ["scored"] * 5
+    assert [one["state"] for one in found["submissions"]] == ["scored"] * 6
     assert all(one["reply"] is not None for one in found["submissions"])
     for number in (1, 2):
         run.assert_scored_once(number, attempts=1)
-    run.order(end=0)
+
+    # Ctrl-C when the agent has ended and its last checkpoint is being scored: it is scored when the run is taken up.
+    with run.being_scored(7):
+        run.order(end=0)
+        soon(lambda: run.row["ended_by"], "end of the agent")
+        assert run.send(signal.SIGINT) == 130
+    assert (run.row["verdict"], run.row["ended_by"]) == (None, "finished")
+    run.assert_nothing_left(is_kept=True)
+    run.resume()
     facts = run.conclude()
-    assert (facts["verdict"], facts["ended_by"], len(facts["submissions"])) == ("graded", "finished", 5)
+    assert (facts["verdict"], facts["ended_by"], len(facts["submissions"])) == ("graded", "finished", 7)
+    run.assert_scored_once(7)
     run.assert_nothing_left()
 
 
