@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -45,6 +46,8 @@ from harness.sandbox.services import (
 
 SERVICES_TIMEOUT_S = 120.0
 STOP_GRACE_S = 10
+# Each look at a watched workspace goes through every file.
+WATCH_EVERY_S = 5.0
 # The agent's own `timeout` fires a little after the deadline that it was told.
 SWITCH_LAG_S = 2
 # A container whose own timer ended it did so within this of the deadline.
@@ -96,6 +99,7 @@ class RunObjects:
         self._meter: ResourceMeter | None = None
         self._pids_limit_hits = 0
         self._is_stopped = False
+        self._watched_at = 0.0
 
     @property
     def quota_mode(self) -> str:
@@ -243,7 +247,12 @@ class RunObjects:
 
     def is_over_quota(self) -> bool:
         """Whether a watched workspace has outgrown its limit (a file system of its own cannot)."""
-        return self._quota.mode is QuotaMode.WATCH and self._quota.is_full()
+        if self._quota.mode is not QuotaMode.WATCH or time.monotonic() < self._watched_at + WATCH_EVERY_S:
+            return False
+        full = self._quota.is_full()
+        # Counted from the end of a look: a slow one must not take all the time.
+        self._watched_at = time.monotonic()
+        return full
 
     def attach_for_collection(self) -> bool:
         """Whether there is a workspace to collect from; it is reachable afterwards and nobody writes to it."""

@@ -7,6 +7,7 @@ import os
 import shutil
 import time
 from enum import StrEnum
+from itertools import islice
 from pathlib import Path
 
 from harness.domain.base import Frozen
@@ -24,6 +25,8 @@ _HOST_RESERVE_MB = 512
 # A file system with less left than this counts as full: a write of any checkpoint has failed.
 _FULL_MARGIN = 4 * 1024 * 1024
 _UMOUNT_TRIES = 5
+# A watched workspace with so many files and folders counts as full.
+_MAX_ENTRIES = 500_000
 # A container that was just removed, or is just being made, may hold the device a moment longer.
 _DEVICE_GONE_S = 3.0
 
@@ -173,8 +176,9 @@ class Quota(Frozen):
     def usage(self) -> DiskUsage:
         """What is used now; in `watch` mode every file is looked at."""
         if self.mode is QuotaMode.WATCH:
-            used = folder_bytes(self.run_folder.filesystem)
-            return DiskUsage(used_bytes=used, limit_bytes=self.limit_bytes, is_full=used >= self.limit_bytes)
+            used, entries = folder_bytes(self.run_folder.filesystem)
+            is_full = used >= self.limit_bytes or entries >= _MAX_ENTRIES
+            return DiskUsage(used_bytes=used, limit_bytes=self.limit_bytes, is_full=is_full)
         state = os.statvfs(self.run_folder.filesystem)
         free = state.f_bavail * state.f_frsize
         return DiskUsage(
@@ -220,13 +224,17 @@ def _reserve(path: Path, size: int) -> None:
     )
 
 
-def folder_bytes(folder: Path) -> int:
-    """Bytes on disk below `folder`, no link followed, a file with several names counted once."""
-    total, seen, waiting = 0, set(), [folder]
-    while waiting:
+def folder_bytes(folder: Path) -> tuple[int, int]:
+    """Bytes on disk and number of entries below `folder`, no link followed, a file with several names counted once.
+
+    Counting ends at `_MAX_ENTRIES`: empty files use no blocks, but they use inodes.
+    """
+    total, waiting = 0, [folder]
+    seen: set[tuple[int, int]] = set()
+    while waiting and len(seen) < _MAX_ENTRIES:
         try:
             with os.scandir(waiting.pop()) as entries:
-                for entry in entries:
+                for entry in islice(entries, _MAX_ENTRIES):
                     state = entry.stat(follow_symlinks=False)
                     if (state.st_dev, state.st_ino) in seen:
                         continue
@@ -236,7 +244,7 @@ def folder_bytes(folder: Path) -> int:
                         waiting.append(Path(entry.path))
         except OSError:
             continue  # The agent removes files while we count them.
-    return total
+    return total, len(seen)
 
 
 def loop_devices() -> dict[str, Path]:
@@ -256,7 +264,8 @@ def remove_filesystem(folder: RunFolder) -> None:
     detach_filesystem(folder)
     for image in (folder.image, _unfinished(folder)):
         image.unlink(missing_ok=True)
-    shutil.rmtree(folder.filesystem, ignore_errors=True)
+    # Not rmtree: it recurses, and an agent's folders may be nested thousands deep.
+    run_process(["rm", "-rf", "--one-file-system", "--", folder.filesystem], timeout_s=600)
 
 
 def _unfinished(folder: RunFolder) -> Path:

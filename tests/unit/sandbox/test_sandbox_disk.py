@@ -41,6 +41,25 @@ def test_a_sparse_file_counts_what_it_takes(quota):
     assert not quota.is_full()
 
 
+def test_empty_files_fill_a_watched_workspace_by_their_number(quota, monkeypatch):
+    monkeypatch.setattr("harness.sandbox.disk._MAX_ENTRIES", 20)
+    for number in range(30):
+        (quota.run_folder.workspace / f"{number}").touch()
+    assert quota.is_full()
+
+
+def test_folders_of_any_depth_are_removed(quota):
+    folder = os.open(quota.run_folder.workspace, os.O_RDONLY)
+    for _ in range(3000):
+        os.mkdir("d", dir_fd=folder)
+        child = os.open("d", os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = child
+    os.close(folder)
+    quota.remove()
+    assert list(quota.folder.iterdir()) == []
+
+
 def test_creating_twice_keeps_what_is_there(quota):
     (quota.run_folder.workspace / "a").write_text("kept")
     quota.create()
@@ -54,7 +73,7 @@ def test_removing_leaves_nothing(quota):
 
 
 def test_a_folder_that_vanishes_is_empty(tmp_path):
-    assert folder_bytes(tmp_path / "missing") == 0
+    assert folder_bytes(tmp_path / "missing") == (0, 0)
 
 
 def test_watch_can_be_asked_for():
