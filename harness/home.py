@@ -141,12 +141,10 @@ class Home:
 
     def create(self) -> None:
         """Makes the folders with the modes that the trust zones need; idempotent."""
-        for folder in (self.models, self.train, self.runs, self.snapshots, self.cache, self.db_dir):
+        for folder in (self.models, self.train, self.snapshots, self.cache, self.db_dir):
             folder.mkdir(parents=True, exist_ok=True)
-        for folder in (self.sockets, self.sockets / "runs"):
-            folder.mkdir(mode=SOCKET_DIR_MODE, parents=True, exist_ok=True)
-            folder.chmod(SOCKET_DIR_MODE)
-        for folder in (self.eval, self.admin_dir):
+        # Containers get what is theirs by a mount of its own: nobody else on the host needs to see these.
+        for folder in (self.runs, self.eval, self.sockets, self.sockets / "runs", self.admin_dir):
             folder.mkdir(mode=PRIVATE_MODE, parents=True, exist_ok=True)
             folder.chmod(PRIVATE_MODE)
         if not self.db_link.is_symlink() and not self.db_link.exists():

@@ -11,6 +11,8 @@ from pydantic import Field, field_validator
 
 from harness.domain.base import Frozen, canonical_hash
 
+# Raised whenever an evaluator of ours would give the same answers another score: stored scores are then not reused.
+EVALUATORS_VERSION = 1
 NAME_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 
 
@@ -202,5 +204,6 @@ class RunPlan(Frozen):
                 "prompt": self.benchmark.config.prompt_spec().model_dump(mode="json"),
                 "protocol": self.protocol.value,
                 "limit": self.limit,
+                "evaluators": EVALUATORS_VERSION,
             }
         )

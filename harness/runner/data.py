@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from harness.domain.items import Item, parse_item
 from harness.domain.specs import Benchmark, DataRef
 from harness.errors import PrerequisiteError, UsageError
 from harness.home import PRIVATE_MODE, Home
-from harness.runner.resources import Say, copy_folder, freeze, locked, staged
+from harness.runner.resources import Say, freeze, locked, staged
 
 TRAIN_FILE, EVAL_FILE = "train.jsonl", "test.jsonl"
 TRAIN_FUNCTION, EVAL_FUNCTION = "download_train_data", "download_eval_data"
@@ -81,9 +82,8 @@ def _fill(target: Path, file: str, call: Fetch, fetch: Fetcher, say: Say) -> Non
         if (call.benchmark.path / call.script).is_file():
             fetch(call.model_copy(update={"target": stage}))
         elif shipped.is_file():
-            copy_folder(shipped.parent, stage)
-            if call.function == TRAIN_FUNCTION:
-                (stage / EVAL_FILE).unlink(missing_ok=True)
+            # This file alone: whatever else lies beside it may be hidden from the agent.
+            shutil.copyfile(shipped, stage / file)
         if not (stage / file).is_file():
             raise UsageError(
                 f"benchmark {call.benchmark.id} provides no {file}",

@@ -45,6 +45,10 @@ class GraderClient:
         """
         return admin.GraderStats.model_validate_json(self._once("GET", "/stats", None))
 
+    def stats_soon(self) -> admin.GraderStats:
+        """Who the grader is; waits for one that is being restarted."""
+        return admin.GraderStats.model_validate_json(self._text("GET", "/stats", None))
+
     def register(self, run: admin.RegisterRun) -> admin.RunStatus:
         return self._call("POST", "/runs", run)
 

@@ -106,10 +106,14 @@ class Host:
         return log_tail(self.client, found.container_id, 10) if found else "(no container)"
 
     def _refuse_if_busy(self, grader: GraderClient) -> None:
+        """A grader of another version may be at work for runs: only one that says it has none is replaced."""
         try:
-            active = grader.stats().active_runs
-        except GraderUnavailable:
-            return
+            active = grader.stats_soon().active_runs
+        except GraderUnavailable as error:
+            raise PrerequisiteError(
+                f"the grader is another version and does not answer ({error.what})",
+                "If no run needs it: `harness down`, then try again.",
+            ) from error
         if active:
             raise PrerequisiteError(
                 f"the grader is another version and in use by {', '.join(active)}",

@@ -96,5 +96,16 @@ def test_data_dir_must_hold_the_named_files(home: Home, benchmark: Benchmark, tm
     with pytest.raises(UsageError, match="takes no --data-dir"):
         prepare_data(benchmark, tmp_path, home, FakeFetcher(["a"], ["c"]), quiet)
     config = BenchmarkConfig(name="bench", data_files=("train.jsonl",))
-    with pytest.raises(UsageError, match="lacks train.jsonl"):
+    with pytest.raises(UsageError, match=r"lacks train\.jsonl"):
         prepare_data(benchmark.model_copy(update={"config": config}), tmp_path, home, FakeFetcher(["a"], ["c"]), quiet)
+
+
+def test_of_a_shipped_folder_the_named_files_alone_are_taken(home: Home, benchmark: Benchmark) -> None:
+    (benchmark.path / "data.py").unlink()
+    shipped = benchmark.path / "data"
+    shipped.mkdir()
+    write(shipped / "train.jsonl", ["a"])
+    write(shipped / "test.jsonl", ["c"])
+    write(shipped / "answers.jsonl", ["c"])
+    data = prepare_data(benchmark, None, home, FakeFetcher([], []), quiet)
+    assert [path.name for path in (home.path / data.train_path).iterdir()] == ["train.jsonl"]

@@ -1,6 +1,33 @@
-"""The layout of a home."""
+"""The home: folders with the modes that the trust zones need."""
+
+import stat
+from pathlib import Path
+
+import pytest
 
 from harness.home import Home
+
+
+@pytest.mark.parametrize("name", ["runs", "eval", "sock", "sock/runs", "sock/admin"])
+def test_what_only_containers_and_the_harness_need_is_private(tmp_path: Path, name: str) -> None:
+    home = Home(tmp_path / "home")
+    home.create()
+    assert stat.S_IMODE((home.path / name).stat().st_mode) == 0o700
+
+
+def test_creating_a_home_again_tightens_what_was_left_open(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    home.create()
+    home.eval.chmod(0o755)
+    home.create()
+    assert stat.S_IMODE(home.eval.stat().st_mode) == 0o700
+
+
+def test_the_database_is_reached_by_its_plain_name(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    home.create()
+    home.db.write_text("x")
+    assert home.db_link.read_text() == "x"
 
 
 def test_a_doctors_stage_is_no_run(home: Home) -> None:
