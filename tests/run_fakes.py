@@ -68,6 +68,8 @@ class FakeGrader:
         self.scored = 0
         self.is_known = True
         self.is_away = False
+        # So often the services end when they are put to use.
+        self.deaths_in_use = 0
         self.closed_with: CloseRun | None = None
         self.finished_with: FinishRun | None = None
 
@@ -103,6 +105,11 @@ class FakeGrader:
         if self.is_away:
             raise GraderUnavailable("it does not answer")
         needs = self.open_submissions > 0 or (self.status_now.needs_services and self.status_now.baseline is None)
+        if self.objects.services and needs:
+            self._set(service_uses=self.status_now.service_uses + 1)
+            if self.deaths_in_use:
+                self.deaths_in_use -= 1
+                self.objects.services = False
         if self.objects.services and self.status_now.needs_services and self.status_now.baseline is None:
             self._set(baseline=_baseline(is_cached=False))
         if self.objects.services and self.open_submissions:

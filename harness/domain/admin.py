@@ -121,6 +121,8 @@ class RunStatus(Frozen):
     # The harness acts on these two: start inference and scorer; hand over the output directory's descriptor.
     needs_services: bool = False
     needs_output: bool = False
+    # How often this grader process found the run's services up when it had work for them.
+    service_uses: int = 0
     # Changes whenever the grader process is a new one.
     grader_boot_id: str = ""
 

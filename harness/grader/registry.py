@@ -97,6 +97,7 @@ class ActiveRun:
     last_submit_at: datetime | None = None
     base: BaseModelInfo | None = None
     needs_services: bool = False
+    service_uses: int = 0
     queue_length: int = 0
     output: OutputDirectory = field(default_factory=OutputDirectory)
     closed: threading.Event = field(default_factory=threading.Event)

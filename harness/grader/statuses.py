@@ -36,6 +36,7 @@ def status_of(grader: Grader, run_id: str, record: RunRecord | None = None) -> R
         submissions=tuple(_submission(s, protocol) for s in submissions),
         open_submissions=sum(s.state in OPEN_STATES for s in submissions),
         needs_services=run is not None and run.needs_services,
+        service_uses=run.service_uses if run is not None else 0,
         needs_output=run is not None and not run.output.is_there,
         grader_boot_id=grader.boot_id,
     )

@@ -124,6 +124,7 @@ class RunWorker:
                 raise Stopped
             attempt += 1
         self._run.needs_services = False
+        self._run.service_uses += 1
         return services
 
     def _are_up(self, services: Services) -> bool:

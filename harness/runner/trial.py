@@ -23,6 +23,7 @@ from harness.runner.collect import collect_workspace
 from harness.runner.grader_client import GraderClient
 from harness.runner.objects import AgentEnd, RunObjects
 from harness.runner.progress import Reporter
+from harness.runner.service_starts import ServiceStarts
 from harness.runner.workspace import clock_copy, write_clock
 from harness.sandbox.owner import current_owner
 
@@ -31,7 +32,6 @@ EXIT_POLL_S = 0.2
 SAMPLE_EVERY_S = 10.0
 # The agent's container ends itself at its deadline (`timeout -k`); the harness steps in only after this.
 DEADLINE_GRACE_S = 20.0
-MAX_SERVICE_STARTS = 4
 # A grader that is there and takes no descriptor so many times in a row never will.
 MAX_HAND_OVERS = 30
 ORDER = list(Phase)
@@ -48,7 +48,8 @@ class Trial:
         self._folder = objects.folder
         self._phase = Phase.PREPARING
         self._polled_at = self._sampled_at = 0.0
-        self._service_starts = self._judged = self._refused = 0
+        self._starts = ServiceStarts()
+        self._judged = self._refused = 0
         self._is_grader_missed = False
         self._end: AgentEnd | None = None
         self._last: RunStatus | None = None
@@ -98,7 +99,8 @@ class Trial:
         while status.baseline is None:
             if status.baseline_error is not None:
                 raise EvaluationFailed(
-                    f"the baseline could not be scored: {status.baseline_error}", "`harness logs` shows more."
+                    f"the baseline could not be scored: {status.baseline_error}",
+                    "`harness doctor` shows what this machine has; then start a new run.",
                 )
             time.sleep(EXIT_POLL_S)
             status = self._poll()
@@ -234,23 +236,19 @@ class Trial:
         self._grader.add_event(self._plan.run_id, EventIn(kind=kind, detail=detail))
 
     def _start_services(self, status: RunStatus) -> None:
-        if self._objects.has_services():
-            return
-        # Only starts without any result in between count: a checkpoint that ends its engine must not void the run.
         judged = len(status.submissions) - status.open_submissions
-        self._service_starts = self._service_starts + 1 if judged == self._judged else 1
+        if judged != self._judged:
+            self._starts.has_result()
         self._judged = judged
-        if self._service_starts > MAX_SERVICE_STARTS:
-            raise ServiceUnavailable(
-                f"the scoring services of {self._plan.run_id} ended {MAX_SERVICE_STARTS} times",
-                "`harness logs` shows their last words.",
-            )
+        if self._objects.has_services() or not self._starts.is_due(time.monotonic()):
+            return
+        self._starts.begin(time.monotonic(), uses=status.service_uses, is_proven=status.baseline is not None)
         self._reporter.say(self._phase, "starting the scoring services")
-        self._note("services", start=self._service_starts)
+        self._note("services", start=self._starts.in_vain)
         try:
             self._objects.start_services()
         except ServiceUnavailable as error:
-            if self._service_starts >= MAX_SERVICE_STARTS:
+            if self._starts.is_last:
                 raise
             self._reporter.say(self._phase, f"once more: {error.what}")
 

@@ -15,11 +15,13 @@ from harness.errors import (
     ServiceUnavailable,
     WorkspaceSpoiled,
 )
+from harness.runner import service_starts as starts_module
 from harness.runner import trial as trial_module
 from harness.runner.attempt import Attempt
 from harness.runner.grader_client import GraderClient
 from harness.runner.objects import AgentEnd, RunObjects
 from harness.runner.progress import Progress, Reporter
+from harness.runner.service_starts import MAX_STARTS
 from harness.runner.trial import Trial
 from tests.run_fakes import RUN_ID, FakeGrader, FakeObjects, ago, make_plan
 
@@ -61,6 +63,7 @@ class InterruptedOnce:
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     monkeypatch.setattr(trial_module, "POLL_S", 0.0)
     monkeypatch.setattr(trial_module, "EXIT_POLL_S", 0.0)
+    monkeypatch.setattr(starts_module, "FIRST_BACK_OFF_S", 0.0)
     return Stage(tmp_path / "run")
 
 
@@ -116,12 +119,40 @@ def test_a_workspace_that_its_agent_spoiled_is_the_agents_failure(stage: Stage) 
     assert stage.objects.is_removed
 
 
-def test_services_that_die_again_and_again_make_the_run_void(stage: Stage) -> None:
+def test_services_that_never_answer_the_grader_make_the_run_void(stage: Stage) -> None:
     stage.grader.open_submissions = 1
     stage.objects.services_die = True
     with pytest.raises(ServiceUnavailable):
         stage.run()
     assert stage.grader.status_now.verdict is Verdict.INFRA_VOID
+    assert stage.objects.calls.count("start services") == MAX_STARTS
+
+
+@pytest.mark.parametrize("phase", [Phase.AGENT, Phase.FINISHING])
+def test_services_that_die_of_what_the_agent_hands_in_never_make_the_run_void(stage: Stage, phase: Phase) -> None:
+    """`/validate` judges nothing: else a checkpoint that ends the engine, validated often enough, voids its run."""
+    stage.grader.deaths_in_use = deaths = 3 * MAX_STARTS
+    stage.objects.ends_after = 2 * deaths if phase is Phase.AGENT else 1
+    stage.grader.open_submissions = 1
+    assert stage.run().verdict is Verdict.GRADED
+    assert stage.objects.calls.count("start services") == deaths + 1
+
+
+def test_services_that_die_of_the_base_model_make_the_run_void(stage: Stage) -> None:
+    stage.grader.has_cached_baseline = False
+    stage.grader.deaths_in_use = 3 * MAX_STARTS
+    with pytest.raises(ServiceUnavailable):
+        stage.run()
+    assert stage.grader.status_now.verdict is Verdict.INFRA_VOID
+
+
+def test_starts_that_fail_one_after_the_other_make_the_run_void_also_beside_an_agent(stage: Stage) -> None:
+    stage.objects.ends_after = 50
+    stage.objects.failing_starts = 50
+    stage.grader.open_submissions = 1
+    with pytest.raises(ServiceUnavailable, match="killed"):
+        stage.run()
+    assert stage.objects.calls.count("start services") == MAX_STARTS
 
 
 def test_services_that_are_killed_while_they_start_are_started_once_more(stage: Stage) -> None:
