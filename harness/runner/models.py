@@ -1,4 +1,4 @@
-"""Base models: from a local folder, a benchmark's own `models/`, or the hub at a pinned revision."""
+"""Base models: from a local folder, the `models/` of a benchmark, or the hub at a pinned revision."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HUB_PATTERNS = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]
 
 
 def prepare_model(name: str, benchmark: Benchmark, settings: Settings, say: Say) -> ModelRef:
-    """The model `name` (a folder, a benchmark's own model, or `org/repo[@revision]`) in the store, read-only.
+    """The model `name` (a folder, a benchmark's model, or `org/repo[@revision]`) in the store, read-only.
 
     Raises:
         UsageError: no such model, or a folder that holds no safetensors model.
@@ -36,6 +36,7 @@ def _local_folder(name: str, benchmark: Benchmark, settings: Settings) -> Path |
     candidates = [Path(name).expanduser(), benchmark.path / "models" / name]
     if settings.autorl_file_path is not None:
         candidates.append(settings.autorl_file_path / "models" / name)
+    candidates += [folder / "models" / name for folder in sorted((settings.root / "benchmarks").glob("*"))]
     for folder in candidates:
         if (folder / "config.json").is_file():
             return folder.resolve()
@@ -94,9 +95,11 @@ def _from_hub(name: str, home: Home, say: Say) -> ModelRef:
         folder = snapshot_download(repo_id, revision=commit, allow_patterns=HUB_PATTERNS)
     except HFValidationError as error:
         raise UsageError(f"no model {name}: neither a folder nor a hub name", "See `harness list models`.") from error
-    except (HfHubHTTPError, OSError) as error:
+    # The second base class is that of all errors of the HTTP library below the hub's client, whichever that is.
+    except (HfHubHTTPError, *HfHubHTTPError.__bases__, OSError) as error:
         raise PrerequisiteError(
-            f"could not fetch {name} from the hub: {error}", "Name a local folder with --model, or try again later."
+            f"{name} is no model folder here, and could not be fetched from the hub: {error}",
+            "Name a folder with --model (`harness list models` shows those that are here), or try again later.",
         ) from error
     model = _from_folder(Path(folder), repo_id, str(commit), home, say)
     pin.parent.mkdir(parents=True, exist_ok=True)

@@ -5,9 +5,11 @@ import stat
 from pathlib import Path
 
 import pytest
+from huggingface_hub import HfApi
+from huggingface_hub.errors import HfHubHTTPError
 
 from harness.domain.specs import Benchmark, BenchmarkConfig
-from harness.errors import UsageError
+from harness.errors import PrerequisiteError, UsageError
 from harness.home import Home
 from harness.runner.models import prepare_model
 from harness.settings import Settings
@@ -76,6 +78,27 @@ def test_another_chat_template_is_another_model(model: Path, benchmark: Benchmar
 def test_a_benchmarks_own_model_is_found_by_name(benchmark: Benchmark, settings: Settings) -> None:
     write_model(benchmark.path / "models" / "tiny", model_tensors(0.1))
     assert prepare_model("tiny", benchmark, settings, quiet).repo_id == "tiny"
+
+
+def test_another_benchmarks_model_is_found_by_name(benchmark: Benchmark, settings: Settings, tmp_path: Path) -> None:
+    write_model(tmp_path / "benchmarks" / "other" / "models" / "tiny", model_tensors(0.1))
+    settings = settings.model_copy(update={"root": tmp_path})
+    assert prepare_model("tiny", benchmark, settings, quiet).repo_id == "tiny"
+
+
+def test_a_hub_that_does_not_answer_is_no_fault_of_the_harness(
+    benchmark: Benchmark, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class TransportError(HfHubHTTPError.__bases__[0]):  # type: ignore[misc]  # of the HTTP library below the hub's client
+        pass
+
+    def model_info(*_: object, **__: object) -> None:
+        raise TransportError("Name or service not known")
+
+    monkeypatch.setattr(HfApi, "model_info", model_info)
+    with pytest.raises(PrerequisiteError, match="could not be fetched from the hub: Name or service") as caught:
+        prepare_model("nobody/nothing", benchmark, settings, quiet)
+    assert "harness list models" in caught.value.fix
 
 
 def test_a_folder_without_a_config_is_refused(tmp_path: Path, benchmark: Benchmark, settings: Settings) -> None:
