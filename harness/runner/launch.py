@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -58,7 +59,13 @@ class Launcher:
         folder.path.mkdir(parents=True)
         with held(folder), _interruptible(plan_draft.run_id):
             write_whole(folder.path / DRAFT_FILE, plan_draft.model_dump_json(indent=1))
-            return self._begin(plan_draft, folder)
+            try:
+                return self._begin(plan_draft, folder)
+            except Exception:
+                # Without a plan it was never a run: a refused request is not to be `latest`.
+                if not (folder.path / PLAN_FILE).is_file():
+                    shutil.rmtree(folder.path)
+                raise
 
     def _begin(self, plan_draft: RunDraft, folder: RunFolder) -> RunStatus:
         plan = self._plan(plan_draft, folder)

@@ -59,6 +59,11 @@ def draft(request: RunRequest, settings: Settings) -> RunDraft:
             f"agent {agent.id} drives an LLM, and this version has no gateway for one",
             "Use an agent with `llm: none` (example, oracle, noop).",
         )
+    if request.gpus and detect_device(settings.device) == "cpu":
+        raise UsageError(
+            "--gpus names GPUs, but images and runs are built for the CPU here",
+            "Set HARNESS_DEVICE=gpu and run `harness images`.",
+        )
     created_at = now_utc()
     return RunDraft(
         run_id=new_run_id(agent.id, created_at),

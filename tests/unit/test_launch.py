@@ -17,13 +17,19 @@ from harness.runner.attempt import Attempt
 from harness.runner.hold import held
 from harness.runner.host import Host
 from harness.runner.launch import PLAN_FILE, Launcher
+from harness.runner.plan import draft
+from harness.runner.request import RunRequest
+from harness.settings import Settings
 from tests.run_fakes import RUN_ID, FakeGrader, FakeObjects, ago, make_plan
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class FakeHost:
     """A host whose Docker always works."""
 
     client = None
+    settings: Settings
 
     def __init__(self, home: Home, objects: FakeObjects) -> None:
         self.home = home
@@ -34,6 +40,9 @@ class FakeHost:
 
     def require_isolation(self, plan: object) -> None:
         self._objects.calls.append("prove isolation")
+
+    def require_images(self, plan_draft: object) -> None:
+        """They are there."""
 
     def require_grader(self, image: str, grader: object) -> None:
         """It is there."""
@@ -198,3 +207,15 @@ def test_a_folder_without_a_plan_is_no_run(stage: Stage) -> None:
 def test_only_one_process_drives_a_run(stage: Stage, tmp_path: Path) -> None:
     with held(stage.folder), pytest.raises(UsageError, match="driven by another process"):
         stage.launcher.resume(RUN_ID)
+
+
+def test_a_request_that_is_refused_leaves_no_run(stage: Stage, home: Home, tmp_path: Path) -> None:
+    settings = Settings(home=home.path, root=ROOT, device="cpu")
+    request = RunRequest(agent="noop", task="arithmetic", model=str(tmp_path))
+    host = FakeHost(home, stage.objects)
+    host.settings = settings
+    launcher = Launcher(cast(Host, host), lambda progress: None)
+    before = home.run_ids()
+    with pytest.raises(UsageError, match="no Hugging Face model folder"):
+        launcher.start(draft(request, settings))
+    assert home.run_ids() == before

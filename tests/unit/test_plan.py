@@ -56,6 +56,12 @@ def test_unknown_names_get_the_nearest_one(settings: Settings) -> None:
         draft(RunRequest(agent="noop", task="aritmetic"), settings)
 
 
+def test_gpus_are_refused_where_images_are_built_for_the_cpu(settings: Settings) -> None:
+    with pytest.raises(UsageError, match="built for the CPU") as caught:
+        draft(RunRequest(agent="noop", task="arithmetic", gpus=("GPU-1",)), settings)
+    assert "HARNESS_DEVICE=gpu" in caught.value.fix
+
+
 def test_a_limit_beyond_the_hidden_items_is_refused(settings: Settings) -> None:
     one = draft(RunRequest(agent="noop", task="arithmetic", limit=101), settings)
     with pytest.raises(UsageError, match="more than the 100 hidden items"):
