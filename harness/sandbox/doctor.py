@@ -180,6 +180,9 @@ def _stage(client: DockerClient, home: Home, settings: Settings, image: str, rol
         for name in ("meta", "model", "data", "agent"):
             _open_folder(folder.path / name)
         quota.create()
+        # Docker makes a missing mount point as root, and nobody else could remove it from a folder.
+        for name in ("data", f"models/{MODEL_REPO}"):
+            (folder.workspace / name).mkdir(parents=True)
         yield AgentContainerSpec(
             home_label=home.label,
             run_id=run_id,
