@@ -57,16 +57,23 @@ def folder_of(home: Home, run_id: str) -> RunFolder:
 
 def pieces(log: Path, is_over: Callable[[], bool]) -> Iterator[bytes]:
     """The log by lines, at most MAX_PIECE bytes each; what is added is waited for until `is_over`."""
-    position = 0
+    position, inode = 0, _inode(log)
     while True:
         # Asked before reading, so that what was written last is still read.
         is_last = is_over()
+        if inode != (now := _inode(log)):
+            # The agent of a run that is taken up again has a log of its own.
+            position, inode = 0, now
         for piece in _from(log, position, is_last=is_last):
             position += len(piece)
             yield piece
         if is_last:
             return
         time.sleep(POLL_S)
+
+
+def _inode(path: Path) -> int | None:
+    return path.stat().st_ino if path.is_file() else None
 
 
 def _from(path: Path, position: int, *, is_last: bool) -> Iterator[bytes]:

@@ -64,6 +64,21 @@ def test_following_waits_for_a_log_that_is_not_there_yet(tmp_path, monkeypatch):
     assert list(logs.pieces(log, log.exists)) == [b"hello\n"]
 
 
+def test_following_a_run_that_is_taken_up_again_goes_on_with_its_new_log(tmp_path, monkeypatch):
+    log = tmp_path / "agent.log"
+    log.write_bytes(b"of the first attempt\n")
+    is_over = False
+
+    def take_up(_: float) -> None:
+        nonlocal is_over
+        log.rename(tmp_path / "agent.1.log")
+        log.write_bytes(b"of the second attempt\n")
+        is_over = True
+
+    monkeypatch.setattr(logs.time, "sleep", take_up)
+    assert list(logs.pieces(log, lambda: is_over)) == [b"of the first attempt\n", b"of the second attempt\n"]
+
+
 def test_a_run_without_a_log_says_why(own_settings: Home, capsys):
     own_settings.run("20260101T000000_noop_abcd").path.mkdir()
     assert guarded(["logs"]) == 2
