@@ -230,5 +230,7 @@ def _unknown(kind: str, name: str, known: list[str], root: Path) -> UsageError:
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     if near:
         return UsageError(f"unknown {kind} {name!r}", f"Did you mean {' or '.join(near)}?")
-    listed = f"Known: {', '.join(known)}." if known else f"There is none below {root.absolute()}."
-    return UsageError(f"unknown {kind} {name!r}", listed)
+    if known:
+        return UsageError(f"unknown {kind} {name!r}", f"Known: {', '.join(known)}.")
+    where = f"There is none below {root.absolute()}. Run it in the checkout, or name that with HARNESS_ROOT."
+    return UsageError(f"unknown {kind} {name!r}", where)

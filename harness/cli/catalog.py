@@ -41,7 +41,7 @@ def list_(
         columns = [name for name in rows[0] if kind is not Kind.RUNS or name in RUN_COLUMNS]
         render.print_table(columns, [[row[name] for name in columns] for row in rows])
     else:
-        render.say(f"no {kind} yet")
+        render.say(f"no {kind} here (`harness config` shows the folders in HARNESS_ROOT and HARNESS_HOME)")
 
 
 def _runs(settings: Settings) -> list[Row]:

@@ -146,7 +146,10 @@ def open_readonly(path: Path, *, is_grader_running: bool) -> Database:
         PrerequisiteError: there is no database, it cannot be read by this user, or its schema is another version.
     """
     if not path.exists():
-        raise PrerequisiteError(f"there is no database at {path}", "Start a run first: `make demo` or `harness run`.")
+        raise PrerequisiteError(
+            f"there is no database at {path}",
+            "Start a run first (`make demo` or `harness run`), or name the folder that has it with HARNESS_HOME.",
+        )
     try:
         return _checked_reader(path, "mode=ro")
     except DatabaseError as error:
