@@ -10,7 +10,7 @@ from harness.cli import render
 
 
 def images(
-    zones: Annotated[list[str] | None, typer.Argument(metavar="[ZONE]...", help="Only these; default: all.")] = None,
+    zones: Annotated[list[str] | None, typer.Argument(metavar="ZONE", help="Only these; default: all.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Build also what is up to date.")] = False,
     prune: Annotated[bool, typer.Option("--prune", help="Then remove superseded images of ours.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Zone and tag, for machines.")] = False,

@@ -14,9 +14,13 @@ ANY_AGENT = "noop"
 
 
 def prepare(
-    task: Annotated[str, typer.Option(help="Benchmark: folder under benchmarks/, or smith-<name>.")],
-    model: Annotated[str | None, typer.Option(help="Folder, or org/repo[@revision]; default: the task's.")] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Local data instead of the hub's.")] = None,
+    task: Annotated[str, typer.Option(help="Folder under benchmarks/, or smith-<name> of SMITH_BENCH_DIR.")],
+    model: Annotated[
+        str | None, typer.Option(help="Folder, name of `harness list models`, or org/repo[@rev]; default: the task's.")
+    ] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Folder with the benchmark's files, instead of the hub.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
     """Fetch, verify and store the base model and data of a benchmark."""

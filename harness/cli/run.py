@@ -26,19 +26,27 @@ Follow = Annotated[bool, typer.Option("--follow", "-f", help="Show the agent's o
 
 def run(
     agent: Annotated[str, typer.Option(help="Folder under agents/.")],
-    task: Annotated[str, typer.Option(help="Benchmark: folder under benchmarks/, or smith-<name>.")],
-    model: Annotated[str | None, typer.Option(help="Folder, or org/repo[@revision]; default: the task's.")] = None,
-    timeout: Annotated[int | None, typer.Option(min=1, help="Seconds from the start of the agent.")] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Local data instead of the hub's.")] = None,
+    task: Annotated[str, typer.Option(help="Folder under benchmarks/, or smith-<name> of SMITH_BENCH_DIR.")],
+    model: Annotated[
+        str | None, typer.Option(help="Folder, name of `harness list models`, or org/repo[@rev]; default: the task's.")
+    ] = None,
+    timeout: Annotated[int | None, typer.Option(min=1, help="Seconds of agent time; default: the task's.")] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Folder with the benchmark's files, instead of the hub.")
+    ] = None,
     protocol: Annotated[str, typer.Option(help="standard or paper.")] = "standard",
     limit: Annotated[int | None, typer.Option(min=1, help="Score on so many hidden items only.")] = None,
-    max_submissions: Annotated[int | None, typer.Option(min=1)] = None,
-    memory_mb: Annotated[int | None, typer.Option(min=64)] = None,
-    disk_mb: Annotated[int | None, typer.Option(min=16, help="Everything the agent may write.")] = None,
-    cpus: Annotated[float | None, typer.Option(min=0.1)] = None,
-    gpus: Annotated[str, typer.Option(help="GPU UUIDs, comma-separated.")] = "",
-    seed: Annotated[int, typer.Option()] = 0,
-    port: Annotated[int, typer.Option(help="As published; the grader answers its agents on 5000 all the same.")] = 5000,
+    max_submissions: Annotated[int | None, typer.Option(min=1, help="In all; default: the task's.")] = None,
+    memory_mb: Annotated[int | None, typer.Option(min=64, help="Of the agent; default: the task's.")] = None,
+    disk_mb: Annotated[int | None, typer.Option(min=16, help="All the agent may write; default: the task's.")] = None,
+    cpus: Annotated[
+        float | None, typer.Option(min=0.1, help="Cores of the agent; default: the task's, or all.")
+    ] = None,
+    gpus: Annotated[str, typer.Option(help="GPU UUIDs, comma-separated (HARNESS_DEVICE=gpu).")] = "",
+    seed: Annotated[int, typer.Option(help="What the agent finds in SEED.")] = 0,
+    port: Annotated[
+        int, typer.Option(help="For compatibility: the grader answers its agents on 5000 all the same.")
+    ] = 5000,
     follow: Follow = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan; start nothing.")] = False,
     as_json: Json = False,

@@ -18,7 +18,7 @@ RECORD, RESULTS = "record.json", "results.csv"
 
 
 def export(
-    run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run id, its beginning, or `latest`.")] = None,
+    run: Annotated[str | None, typer.Argument(metavar="RUN", help="A run id, its beginning, or `latest`.")] = None,
     is_all: Annotated[bool, typer.Option("--all", help="Every run of the database.")] = False,
     out: Annotated[Path, typer.Option("--out", help="Where to write.")] = Path("export"),
 ) -> None:
@@ -49,7 +49,7 @@ def write(db: Database, run_ids: tuple[str, ...], out: Path) -> list[Path]:
 
 
 def import_(
-    folders: Annotated[list[Path], typer.Argument(metavar="FOLDER...", help="A run's folder, or one that holds such.")],
+    folders: Annotated[list[Path], typer.Argument(metavar="FOLDER", help="A run's folder, or one that holds such.")],
 ) -> None:
     """Take in exported runs; the same one again changes nothing."""
     from harness.runner.grader_client import GraderClient
