@@ -7,6 +7,7 @@ HarnessError                      what failed, and `fix`: what to do next
 ├── InfrastructureError           Docker, GPU, hub or disk broke under a run: never the agent's doing
 │   ├── GraderUnavailable         the grader does not answer
 │   ├── ServiceUnavailable        inference or scorer does not answer
+│   │   └── TooSlow               the engine ran into its wall limit
 │   └── EvaluationFailed          an evaluation gave no score
 ├── LoadFailed                    an admitted checkpoint cannot be served by the engine: the agent's own doing
 ├── WorkspaceSpoiled              an agent left its workspace so that its run cannot go on: its own doing
@@ -41,6 +42,8 @@ class ErrorClass(StrEnum):
     OVER_QUOTA = "over_quota"
     TOO_MANY_REQUESTS = "too_many_requests"
     LOAD_FAILED = "load_failed"
+    TOO_SLOW = "too_slow"
+    UNSCORABLE = "unscorable"
     EVALUATION_FAILED = "evaluation_failed"
     GRADER_TROUBLE = "grader_trouble"
 
@@ -89,6 +92,10 @@ class GraderUnavailable(InfrastructureError):
 
 class ServiceUnavailable(InfrastructureError):
     """An inference or scorer service does not answer, or broke off."""
+
+
+class TooSlow(ServiceUnavailable):
+    """The engine ran into its wall limit; whose doing that is, only the base model on the same services can tell."""
 
 
 class EvaluationFailed(InfrastructureError):

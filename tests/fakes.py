@@ -47,6 +47,7 @@ class FakeInference:
     is_up: bool = True
     loads: list[str] = field(default_factory=list)
     generated: int = 0
+    requests: list[GenerateRequest] = field(default_factory=list)
     # Called before each generate; may block or raise.
     before: Callable[[], None] = lambda: None
     on_load: Callable[[str], None] = lambda path: None
@@ -69,6 +70,7 @@ class FakeInference:
 
     def generate(self, request: GenerateRequest) -> GenerateReply:
         self._require_up()
+        self.requests.append(request)
         self.before()
         self.generated += 1
         texts = [self._answer(prompt.messages[-1].content) for prompt in request.prompts if prompt.messages]

@@ -66,11 +66,14 @@ class Owner(Frozen):
     host: str
 
 
-def verdict_of(*, has_scored: bool, has_failed_evaluation: bool, ended_by: EndedBy) -> Verdict:
+def verdict_of(
+    *, has_scored: bool, has_failed_evaluation: bool, ended_by: EndedBy, has_broken_submission: bool = False
+) -> Verdict:
     """The verdict of a run whose agent part ended as `ended_by` (architecture.md, "exactly one verdict").
 
     A run with a scored submission is `graded` however it ended; `stopped` without one is `interrupted`;
-    submissions that the grader failed to score (its own trouble) and no score at all make the run void.
+    submissions that the grader failed to score (its own trouble) and no score at all make the run void;
+    without such, a submission that could not be scored by its own doing makes it the agent's failure.
     """
     if has_scored:
         return Verdict.GRADED
@@ -78,6 +81,6 @@ def verdict_of(*, has_scored: bool, has_failed_evaluation: bool, ended_by: Ended
         return Verdict.INTERRUPTED
     if ended_by is EndedBy.INFRASTRUCTURE or has_failed_evaluation:
         return Verdict.INFRA_VOID
-    if ended_by in (EndedBy.CRASH, EndedBy.OUT_OF_MEMORY, EndedBy.DISK_FULL):
+    if has_broken_submission or ended_by in (EndedBy.CRASH, EndedBy.OUT_OF_MEMORY, EndedBy.DISK_FULL):
         return Verdict.AGENT_FAILED
     return Verdict.NO_SUBMISSION

@@ -62,11 +62,12 @@ class Services:
 
 @dataclass(frozen=True)
 class Subject:
-    """What is to be evaluated: a model folder as the inference service sees it, under a key."""
+    """What is to be evaluated: a model folder as the inference service sees it, under a key, within a wall limit."""
 
     plan: RunPlan
     key: EvaluationKey
     folder: Path
+    limit_s: float
 
 
 def evaluate(subject: Subject, items: Sequence[Item], services: Services) -> NewEvaluation:
@@ -75,12 +76,12 @@ def evaluate(subject: Subject, items: Sequence[Item], services: Services) -> New
     Raises:
         LoadFailed: the engine cannot serve these weights.
         EvaluationFailed: no score came out, or the engine is not the planned one.
-        ServiceUnavailable: a service died or talks nonsense.
+        ServiceUnavailable: a service died or talks nonsense; TooSlow where it ran into the wall limit.
     """
     plan = subject.plan
     info = planned_engine(plan, services.inference)
     load_seconds, _ = _timed(lambda: services.inference.load(LoadRequest(path=str(subject.folder))))
-    generate_seconds, completions = _timed(lambda: _generate(plan, items, services.inference))
+    generate_seconds, completions = _timed(lambda: _generate(subject, items, services.inference))
     score_seconds, verdicts = _timed(lambda: _score(plan, items, completions, services.scorer))
     return NewEvaluation(
         key=subject.key,
@@ -105,11 +106,13 @@ def planned_engine(plan: RunPlan, inference: Inference) -> EngineInfo:
     return info
 
 
-def _generate(plan: RunPlan, items: Sequence[Item], inference: Inference) -> tuple[Completion, ...]:
+def _generate(subject: Subject, items: Sequence[Item], inference: Inference) -> tuple[Completion, ...]:
+    plan = subject.plan
     spec = plan.benchmark.config.prompt_spec()
     request = GenerateRequest(
         prompts=tuple(build_prompt(spec, item.question) for item in items),
         sampling=sampling_of(spec, plan.engine.seed),
+        limit_s=subject.limit_s,
     )
     completions = inference.generate(request).completions
     if len(completions) != len(items):

@@ -30,6 +30,14 @@ FAILURES = {
         "the engine could not load this checkpoint",
         "Check it with POST /validate, or load it yourself with transformers from its folder.",
     ),
+    ErrorClass.TOO_SLOW: (
+        "this checkpoint's answers took many times longer than the base model's can, twice",
+        "The base model was answered in time by the same engine. Check that your model's answers come to an end.",
+    ),
+    ErrorClass.UNSCORABLE: (
+        "this checkpoint, or what it answers, broke its evaluation twice",
+        "The base model was scored in between by the same services. Generate with your model and look at its answers.",
+    ),
     ErrorClass.EVALUATION_FAILED: (
         "the evaluation failed twice, which is not your doing",
         "Submit it again; a failed submission has no score and is never the best one.",

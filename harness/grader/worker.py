@@ -11,14 +11,16 @@ from pathlib import Path
 from loguru import logger
 
 from harness.domain.items import Item
-from harness.errors import ErrorClass, HarnessError, LoadFailed, ServiceUnavailable
+from harness.errors import ErrorClass, EvaluationFailed, HarnessError, LoadFailed, ServiceUnavailable, TooSlow
 from harness.grader.evaluate import Services, Subject, evaluate, planned_engine
 from harness.grader.items import hidden_items
-from harness.grader.jobs import Job, SubmissionJob, next_job, requeue_orphans
+from harness.grader.jobs import BaselineJob, Job, SubmissionJob, next_job, requeue_orphans
+from harness.grader.limits import CONTROL_FLOOR_S, EVALUATION_FLOOR_S, limit_s, measured_pace
 from harness.grader.prompts import build_prompt
 from harness.grader.registry import ActiveRun
 from harness.grader.workshop import Stopped, Workshop, stopped_while_waiting
 from harness.inference.wire import GenerateRequest, LoadRequest, Sampling
+from harness.store.models import NewEvaluation
 from harness.store.records_evaluations import find_evaluation, save_evaluation
 from harness.store.records_runs import get_run
 
@@ -62,18 +64,16 @@ class RunWorker:
         return job is not None
 
     def _score(self, job: Job) -> None:
-        key = self._record.evaluation_key(job.tree_hash)
         is_begun = False
         try:
-            known = find_evaluation(self._shop.db, key)
+            known = find_evaluation(self._shop.db, self._record.evaluation_key(job.tree_hash))
             services = self._services() if known is None else None
             job.begin()
             is_begun = True
             if services is None:
                 evaluation_id = known.id if known else 0
             else:
-                subject = Subject(self._run.plan, key, self._seen_by_services(job.folder))
-                evaluation_id = save_evaluation(self._shop.db, evaluate(subject, self._hidden(), services)).id
+                evaluation_id = save_evaluation(self._shop.db, self._evaluated(job, services)).id
             job.done(evaluation_id, is_cached=known is not None)
             logger.bind(run=self._run.run_id).info("{} scored, cached: {}", job.name, known is not None)
         except Stopped:
@@ -94,7 +94,41 @@ class RunWorker:
                 job.again()
         else:
             del self._failures[job.name]
-            job.fail(ErrorClass.EVALUATION_FAILED, str(error))
+            job.fail(self._blamed(job, error), str(error))
+
+    def _evaluated(self, job: Job, services: Services, *, is_control: bool = False) -> NewEvaluation:
+        """The evaluation of `job`; as a control, of one batch only and with little time."""
+        items = self._hidden()[: self._run.plan.engine.batch_size] if is_control else self._hidden()
+        within_s = limit_s(
+            n_tokens=len(items) * self._run.plan.benchmark.config.prompt_spec().max_tokens,
+            pace=measured_pace(self._shop.db, self._run.run_id),
+            floor_s=CONTROL_FLOOR_S if is_control else EVALUATION_FLOOR_S,
+        )
+        key = self._record.evaluation_key(job.tree_hash)
+        return evaluate(Subject(self._run.plan, key, self._seen_by_services(job.folder), within_s), items, services)
+
+    def _blamed(self, job: Job, error: Exception) -> ErrorClass:
+        """Whose doing it is that `job` has no score: the agent's, if the same services can score the base model.
+
+        Else weights that never end, or that end a service, would make a run void, which is left out of means.
+
+        Raises:
+            Stopped: the process or the run ends.
+        """
+        # What broke in the grader itself says nothing about the checkpoint.
+        if not isinstance(job, SubmissionJob) or not isinstance(error, ServiceUnavailable | EvaluationFailed):
+            return ErrorClass.EVALUATION_FAILED
+        log = logger.bind(run=self._run.run_id)
+        base = BaselineJob(self._shop.db, self._run.run_id, self._run.plan)
+        try:
+            self._evaluated(base, self._services(), is_control=True)
+        except Stopped:
+            raise
+        except Exception as trouble:  # noqa: BLE001 - whatever breaks the control, it is not the agent's doing
+            log.warning("nor could the base model be scored, so {} is not to blame: {}", job.name, trouble)
+            return ErrorClass.EVALUATION_FAILED
+        log.warning("the base model could be scored, so {} is to blame", job.name)
+        return ErrorClass.TOO_SLOW if isinstance(error, TooSlow) else ErrorClass.UNSCORABLE
 
     def _check(self, check: LoadCheck) -> None:
         if not check.result.set_running_or_notify_cancel():
@@ -104,7 +138,10 @@ class RunWorker:
             loaded = services.inference.load(LoadRequest(path=str(self._seen_by_services(check.folder))))
             spec = self._run.plan.benchmark.config.prompt_spec()
             prompts = (build_prompt(spec, "1 + 1 ="),)
-            services.inference.generate(GenerateRequest(prompts=prompts, sampling=Sampling(max_tokens=1)))
+            one_token = Sampling(max_tokens=1)
+            services.inference.generate(
+                GenerateRequest(prompts=prompts, sampling=one_token, limit_s=EVALUATION_FLOOR_S)
+            )
         except Stopped:
             check.result.set_exception(stopped_while_waiting())
             raise

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from harness.errors import EvaluationFailed, HarnessError, LoadFailed, ServiceUnavailable
+from harness.errors import EvaluationFailed, HarnessError, LoadFailed, ServiceUnavailable, TooSlow
 from harness.inference.wire import (
     EngineInfo,
     ErrorReply,
@@ -22,12 +23,14 @@ from harness.unix_http import Reply, UnixHttp
 Wire = TypeVar("Wire", bound=BaseModel)
 
 HEALTH_TIMEOUT_S = 5.0
+# The service ends itself at its limit; this is for one that does not even do that, and for a busy machine.
+GRACE_S = 15.0
 MAX_DETAIL = 4_000
 OK = 200
 
 
 class InferenceClient:
-    """Calls of one inference service. `timeout_s` holds for each call as a whole."""
+    """Calls of one inference service. `timeout_s` holds for a call as a whole; `load` and `generate` bring a limit."""
 
     def __init__(self, socket: Path, timeout_s: float = 3_600) -> None:
         self._http = UnixHttp(socket, "inference")
@@ -50,18 +53,20 @@ class InferenceClient:
 
         Raises:
             LoadFailed: these weights cannot be served; the service lives on.
+            TooSlow: it was not done within the request's limit.
             ServiceUnavailable: the service does not answer or broke off.
         """
-        return _parse(self._http.request("POST", "/load", self._timeout_s, request), LoadReply)
+        return _parse(self._limited("/load", request), LoadReply)
 
     def generate(self, request: GenerateRequest) -> GenerateReply:
         """One completion for each prompt, in order.
 
         Raises:
             EvaluationFailed: the engine gave no answers, or not one for each prompt.
+            TooSlow: it was not done within the request's limit.
             ServiceUnavailable: the service does not answer or broke off.
         """
-        reply = _parse(self._http.request("POST", "/generate", self._timeout_s, request), GenerateReply)
+        reply = _parse(self._limited("/generate", request), GenerateReply)
         if len(reply.completions) != len(request.prompts):
             raise ServiceUnavailable(
                 f"the inference service gave {len(reply.completions)} completions for {len(request.prompts)} prompts"
@@ -70,6 +75,15 @@ class InferenceClient:
         if any(not 0 <= completion.output_tokens <= cap for completion in reply.completions):
             raise ServiceUnavailable(f"the inference service reports completions of more than {cap} tokens")
         return reply
+
+    def _limited(self, path: str, request: LoadRequest | GenerateRequest) -> Reply:
+        started = time.monotonic()
+        try:
+            return self._http.request("POST", path, request.limit_s + GRACE_S, request)
+        except ServiceUnavailable as error:
+            if time.monotonic() - started < request.limit_s:
+                raise
+            raise TooSlow(f"{path} was not done within {request.limit_s:.0f} s", error.fix) from error
 
 
 def _parse(reply: Reply, model: type[Wire]) -> Wire:

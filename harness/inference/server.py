@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -27,12 +28,15 @@ from harness.inference.wire import (
 )
 
 BuildEngine = Callable[[EngineSpec], Engine]
+GiveUp = Callable[[], None]
+OVERRUN_EXIT_CODE = 75
 
 
 class EngineHost:
     """Builds the engine in the background, so that the socket answers at once, and lends it to one user at a time."""
 
-    def __init__(self, spec: EngineSpec, build: BuildEngine) -> None:
+    def __init__(self, spec: EngineSpec, build: BuildEngine, give_up: GiveUp) -> None:
+        self._give_up = give_up
         self._engine: Engine | None = None
         self._failure: HarnessError | None = None
         self._is_built = threading.Event()
@@ -63,10 +67,35 @@ class EngineHost:
                 raise self._failure or EvaluationFailed("the engine cannot be built")
             yield self._engine
 
+    @contextmanager
+    def use_within(self, limit_s: float, what: str) -> Iterator[tuple[Engine, Callable[[], float]]]:
+        """As `use`, with the seconds since; gives up on the whole service if the block takes longer than `limit_s`.
 
-def create_app(spec: EngineSpec, build: BuildEngine = build_engine) -> FastAPI:
+        An engine cannot be stopped where it is, and whoever comes next would wait for it.
+        """
+        with self.use() as engine:
+            overrun = threading.Timer(min(limit_s, threading.TIMEOUT_MAX), self._overrun, (what, limit_s))
+            overrun.daemon = True
+            overrun.start()
+            try:
+                with _timed(what) as seconds:
+                    yield engine, seconds
+            finally:
+                overrun.cancel()
+
+    def _overrun(self, what: str, limit_s: float) -> None:
+        logger.error("{} is not done after {:.0f} s: the service ends", what, limit_s)
+        self._give_up()
+
+
+def end_process() -> None:
+    """Ends this process at once, whatever its threads are at."""
+    os._exit(OVERRUN_EXIT_CODE)
+
+
+def create_app(spec: EngineSpec, build: BuildEngine = build_engine, give_up: GiveUp = end_process) -> FastAPI:
     """The service's application; importing the engine's libraries starts with this call."""
-    host = EngineHost(spec, build)
+    host = EngineHost(spec, build, give_up)
     app = FastAPI(title="harness inference", openapi_url=None)
 
     @app.get("/health", response_model=Health)
@@ -80,13 +109,14 @@ def create_app(spec: EngineSpec, build: BuildEngine = build_engine) -> FastAPI:
 
     @app.post("/load", response_model=LoadReply)
     def load(request: LoadRequest) -> LoadReply:
-        with host.use() as engine, _timed(f"load {request.path}") as seconds:
+        with host.use_within(request.limit_s, f"load {request.path}") as (engine, seconds):
             is_reused = engine.load(Path(request.path))
         return LoadReply(load_seconds=seconds(), is_reused=is_reused)
 
     @app.post("/generate", response_model=GenerateReply)
     def generate(request: GenerateRequest) -> GenerateReply:
-        with host.use() as engine, _timed(f"generate for {len(request.prompts)} prompts") as seconds:
+        what = f"generate for {len(request.prompts)} prompts"
+        with host.use_within(request.limit_s, what) as (engine, seconds):
             completions = engine.generate(request.prompts, request.sampling)
         return GenerateReply(completions=tuple(completions), generate_seconds=seconds())
 

@@ -7,6 +7,9 @@ from pydantic import Field
 from harness.domain.base import Frozen
 from harness.domain.specs import EngineSpec
 
+# Longer than any load; whoever generates says what the answers can need.
+DEFAULT_LIMIT_S = 3_600.0
+
 
 class Message(Frozen):
     """One chat message."""
@@ -35,6 +38,7 @@ class LoadRequest(Frozen):
     """`POST /load`: serve the weights in this folder (a complete Hugging Face folder, as the service sees it)."""
 
     path: str
+    limit_s: float = Field(DEFAULT_LIMIT_S, gt=0)
 
 
 class LoadReply(Frozen):
@@ -45,10 +49,14 @@ class LoadReply(Frozen):
 
 
 class GenerateRequest(Frozen):
-    """`POST /generate`: one whole batch, answered in its order."""
+    """`POST /generate`: one whole batch, answered in its order.
+
+    An engine that is not done after `limit_s` cannot be stopped: its service ends itself, and a new one is started.
+    """
 
     prompts: tuple[Prompt, ...]
     sampling: Sampling
+    limit_s: float = Field(DEFAULT_LIMIT_S, gt=0)
 
 
 class Completion(Frozen):

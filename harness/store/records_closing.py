@@ -50,9 +50,15 @@ def _verdict(session: Session, row: RunRow, asked: Verdict | None) -> Verdict:
     has_scored = any(s.state is SubmissionState.SCORED for s in submissions)
     # Nothing that is still open will be scored, which is the grader's doing as much as a failure is.
     is_unscored = any(s.state in OPEN_STATES or s.error_class in GRADER_FAILURES for s in submissions)
+    is_broken = any(s.state is SubmissionState.FAILED and s.error_class not in GRADER_FAILURES for s in submissions)
     # A run that is closed without an end of its agent part never had one: something under it broke.
     ended_by = EndedBy(row.ended_by) if row.ended_by else EndedBy.INFRASTRUCTURE
-    decided = verdict_of(has_scored=has_scored, has_failed_evaluation=is_unscored, ended_by=ended_by)
+    decided = verdict_of(
+        has_scored=has_scored,
+        has_failed_evaluation=is_unscored,
+        ended_by=ended_by,
+        has_broken_submission=is_broken,
+    )
     return decided if has_scored or asked in (None, Verdict.GRADED) else asked
 
 

@@ -14,8 +14,10 @@ from engine_contract import PROMPTS, EngineContract, ServedModels
 from served import service_process, wait_until
 
 from harness.domain.specs import EngineSpec
+from harness.errors import TooSlow
 from harness.inference.client import InferenceClient
-from harness.inference.wire import Prompt
+from harness.inference.server import OVERRUN_EXIT_CODE
+from harness.inference.wire import GenerateRequest, LoadRequest, Prompt, Sampling
 
 SPEC = EngineSpec(image="none", device="cpu", batch_size=4)
 
@@ -67,3 +69,16 @@ def test_answers_are_those_of_generate(service: ServedModels, models: Path) -> N
         return str(tokenizer.decode(drawn[0, ids.shape[1] :], skip_special_tokens=True))
 
     assert ours == {prompt: theirs(prompt) for prompt in texts}
+
+
+def test_an_engine_that_runs_into_its_limit_ends_its_process(models: Path, tmp_path: Path) -> None:
+    """Only so can the harness start one that answers the next request."""
+    path = tmp_path / "s.sock"
+    client = InferenceClient(path, timeout_s=120)
+    request = GenerateRequest(prompts=(Prompt(text="1+1="),) * 500, sampling=Sampling(max_tokens=500), limit_s=0.01)
+    with service_process("harness.inference", path, "--spec", SPEC.model_dump_json()) as process:
+        wait_until(client.is_ready, timeout_s=120)
+        client.load(LoadRequest(path=str(models / "base")))
+        with pytest.raises(TooSlow):
+            client.generate(request)
+        assert process.wait(30) == OVERRUN_EXIT_CODE

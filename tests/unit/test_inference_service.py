@@ -11,7 +11,8 @@ from fastapi import FastAPI, Response
 from served import served, wait_until
 
 from harness.domain.specs import EngineSpec
-from harness.errors import MEANINGS, EvaluationFailed, LoadFailed, ServiceUnavailable, UsageError, meaning_of
+from harness.errors import MEANINGS, EvaluationFailed, LoadFailed, ServiceUnavailable, TooSlow, UsageError, meaning_of
+from harness.inference import client as client_module
 from harness.inference.client import InferenceClient
 from harness.inference.engines.base import build_engine
 from harness.inference.server import create_app
@@ -23,6 +24,8 @@ REQUEST = GenerateRequest(prompts=(Prompt(text="a"), Prompt(text="bc")), samplin
 
 class EchoEngine:
     """Answers with the prompt; folders whose name says `bad` cannot be loaded."""
+
+    released = threading.Event()
 
     def __init__(self, spec: EngineSpec) -> None:
         self._spec = spec
@@ -41,6 +44,8 @@ class EchoEngine:
     def generate(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[Completion]:
         if self._folder is None:
             raise UsageError("no weights are loaded")
+        if prompts[0].text == "forever":
+            self.released.wait(10)
         if prompts[0].text == "boom":
             raise RuntimeError("the device is gone")
         assert self._is_used.acquire(blocking=False), "two requests have the engine"
@@ -100,6 +105,49 @@ def test_one_request_at_a_time_has_the_engine(client: InferenceClient) -> None:
     for thread in threads:
         thread.join()
     assert failures == []
+
+
+ENDLESS = GenerateRequest(prompts=(Prompt(text="forever"),), sampling=Sampling(max_tokens=4), limit_s=0.1)
+
+
+@pytest.fixture
+def overrunning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[InferenceClient, threading.Event]]:
+    """A service whose engine is let go when it ends itself, as a process is with all its threads."""
+    monkeypatch.setattr(EchoEngine, "released", threading.Event())
+    with served(create_app(SPEC, EchoEngine, give_up=EchoEngine.released.set), tmp_path / "s.sock"):
+        yield InferenceClient(tmp_path / "s.sock", timeout_s=10), EchoEngine.released
+
+
+def test_an_engine_that_overruns_its_limit_ends_its_service(overrunning) -> None:
+    """It can be stopped in no other way, and whoever comes next would wait for it."""
+    client, has_given_up = overrunning
+    client.load(LoadRequest(path="/good"))
+    client.generate(ENDLESS)
+    assert has_given_up.is_set()
+
+
+def test_a_request_that_is_answered_in_time_ends_nothing(overrunning) -> None:
+    client, has_given_up = overrunning
+    client.load(LoadRequest(path="/good", limit_s=0.2))
+    client.generate(REQUEST.model_copy(update={"limit_s": 0.2}))
+    assert not has_given_up.wait(0.4)
+
+
+def test_no_answer_within_the_limit_is_too_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "GRACE_S", 0.1)
+    monkeypatch.setattr(EchoEngine, "released", threading.Event())
+    with served(create_app(SPEC, EchoEngine, give_up=lambda: None), tmp_path / "s.sock"):
+        client = InferenceClient(tmp_path / "s.sock", timeout_s=10)
+        client.load(LoadRequest(path="/good"))
+        with pytest.raises(TooSlow):
+            client.generate(ENDLESS)
+        EchoEngine.released.set()
+
+
+def test_a_service_that_breaks_off_before_the_limit_is_not_too_slow(tmp_path: Path) -> None:
+    with pytest.raises(ServiceUnavailable) as caught:
+        InferenceClient(tmp_path / "s.sock").generate(REQUEST)
+    assert not isinstance(caught.value, TooSlow)
 
 
 def test_health_answers_while_the_engine_is_built(tmp_path: Path) -> None:

@@ -7,13 +7,14 @@ from datetime import datetime
 
 import pytest
 from fakes import Hold
-from grader_case import AgentSide, Case
+from grader_case import ENGINE, N_ITEMS, AgentSide, Case
 from served import wait_until
 
-from harness.domain.admin import FinishRun
+from harness.domain.admin import CloseRun, FinishRun
 from harness.domain.runs import EndedBy
 from harness.domain.specs import Limits, Protocol
-from harness.errors import LoadFailed, ServiceUnavailable
+from harness.errors import EvaluationFailed, LoadFailed, ServiceUnavailable, TooSlow
+from harness.grader import worker
 
 PUBLISHED = {
     "submission_id", "score", "baseline_score", "improvement", "best", "total_submissions", "timestamp", "model_path",
@@ -236,6 +237,78 @@ def test_a_service_that_dies_twice_fails_the_submission_without_a_score(case: Ca
     assert case.admin.status(agent.run_id).submissions[0].error_class == "evaluation_failed"
     assert case.admin.post(f"/runs/{agent.run_id}/requeue")["count"] == 1
     assert agent.wait_for(1)["reply"]["score"] is not None
+
+
+def breaks_under(case: Case, error: Exception):
+    """For `FakeInference.before`: whatever an agent handed in breaks the engine, and the base model does not."""
+
+    def die() -> None:
+        if "snapshots" in case.inference.loads[-1]:
+            raise error
+
+    return die
+
+
+BROKEN_BY_WEIGHTS = [
+    (ServiceUnavailable("secret words"), "unscorable"),
+    (EvaluationFailed("secret words"), "unscorable"),
+    (TooSlow("secret words"), "too_slow"),
+]
+
+
+@pytest.mark.parametrize(("error", "error_class"), BROKEN_BY_WEIGHTS)
+def test_what_breaks_under_a_checkpoint_but_not_under_the_base_model_is_the_agents_own_doing(
+    case: Case, error: Exception, error_class: str
+):
+    """Else weights that never end, or that end the engine, would be a run that is left out of means."""
+    agent = case.add_run(limits=Limits(timeout_s=600, max_submissions=1, max_submissions_per_hour=9))
+    case.inference.before = breaks_under(case, error)
+    reply = agent.submit(agent.write("v1", 0.8))
+    assert (reply.status_code, reply.json()["score"], reply.json()["error_class"]) == (200, None, error_class)
+    assert "secret" not in reply.text
+    assert "not your doing" not in reply.text
+    assert "secret" in (case.admin.status(agent.run_id).submissions[0].detail or "")
+    assert error_of(agent.submit(agent.write("v2", 0.7))) == (429, "over_quota")
+    assert case.admin.post(f"/runs/{agent.run_id}/requeue")["count"] == 0
+    case.admin.post(f"/runs/{agent.run_id}/finish", FinishRun(ended_by=EndedBy.FINISHED).model_dump_json())
+    assert case.admin.post(f"/runs/{agent.run_id}/close", CloseRun().model_dump_json())["verdict"] == "agent_failed"
+
+
+def test_answers_that_break_the_scorer_are_the_agents_own_doing(case: Case, agent: AgentSide):
+    def die(reply):
+        if "snapshots" in case.inference.loads[-1]:
+            raise ServiceUnavailable("the scorer is gone")
+        return reply
+
+    case.scorer.alter = die
+    assert agent.submit(agent.write("v1", 0.8)).json()["error_class"] == "unscorable"
+
+
+@pytest.mark.parametrize("error", [TooSlow("late"), ServiceUnavailable("gone"), EvaluationFailed("no memory")])
+def test_what_breaks_under_the_base_model_too_is_the_graders_trouble(case: Case, agent: AgentSide, error: Exception):
+    def fail() -> None:
+        raise error
+
+    case.inference.before = fail
+    assert agent.submit(agent.write("v1", 0.8)).json()["error_class"] == "evaluation_failed"
+
+
+def test_what_breaks_in_the_grader_itself_is_never_the_agents_doing(case: Case, agent: AgentSide, monkeypatch):
+    def fail(*_: object) -> None:
+        raise RuntimeError("disk full")
+
+    monkeypatch.setattr(worker, "save_evaluation", fail)
+    assert agent.submit(agent.write("v1", 0.8)).json()["error_class"] == "evaluation_failed"
+
+
+def test_the_control_asks_for_one_batch_of_the_base_model(case: Case, agent: AgentSide):
+    case.inference.before = breaks_under(case, TooSlow("late"))
+    agent.submit(agent.write("v1", 0.8))
+    *attempts, control = case.inference.requests[-3:]
+    assert [len(request.prompts) for request in attempts] == [N_ITEMS, N_ITEMS]
+    assert len(control.prompts) == ENGINE.batch_size
+    assert control.limit_s < attempts[0].limit_s
+    assert case.inference.loads[-1].endswith("models/base")
 
 
 def test_services_that_are_not_there_are_asked_for_and_waited_for(case: Case, agent: AgentSide):

@@ -159,7 +159,12 @@ def test_run_with_a_score_is_graded_whatever_else_happened(db: WritableDatabase)
 
 @pytest.mark.parametrize(
     ("error_class", "verdict"),
-    [(ErrorClass.EVALUATION_FAILED, Verdict.INFRA_VOID), (ErrorClass.LOAD_FAILED, Verdict.NO_SUBMISSION)],
+    [
+        (ErrorClass.EVALUATION_FAILED, Verdict.INFRA_VOID),
+        (ErrorClass.LOAD_FAILED, Verdict.AGENT_FAILED),
+        (ErrorClass.TOO_SLOW, Verdict.AGENT_FAILED),
+        (ErrorClass.UNSCORABLE, Verdict.AGENT_FAILED),
+    ],
 )
 def test_only_the_graders_own_failures_make_a_run_void(
     db: WritableDatabase, error_class: ErrorClass, verdict: Verdict

@@ -1,0 +1,31 @@
+"""How long the engine may take: what the answers can need at the pace that the baseline was measured with.
+
+A wall limit must never touch a score, so an ordinary slow machine has to stay far below it; what reaches it hangs.
+"""
+
+from __future__ import annotations
+
+from harness.store.database import Database
+from harness.store.records_evaluations import get_baseline, get_evaluation
+
+EVALUATION_FLOOR_S = 900.0
+CONTROL_FLOOR_S = 60.0
+MARGIN = 10
+# Assumed until the baseline has been measured, which needs no margin: it is our own bytes.
+SLOWEST_TOKENS_PER_S = 20.0
+
+
+def limit_s(*, n_tokens: int, pace: float | None, floor_s: float) -> float:
+    """Seconds for at most `n_tokens` of answers; `pace` is in tokens a second."""
+    needed = n_tokens / SLOWEST_TOKENS_PER_S if pace is None else MARGIN * n_tokens / pace
+    return max(floor_s, needed)
+
+
+def measured_pace(db: Database, run_id: str) -> float | None:
+    """Tokens a second of the run's baseline; None before it is scored, and where it said nothing."""
+    baseline = get_baseline(db, run_id)
+    if baseline is None or baseline.evaluation_id is None:
+        return None
+    evaluation = get_evaluation(db, baseline.evaluation_id)
+    n_tokens = evaluation.mean_output_tokens * evaluation.scores.overall.n_items
+    return n_tokens / evaluation.generate_seconds if n_tokens > 0 and evaluation.generate_seconds > 0 else None

@@ -1,0 +1,30 @@
+"""How long an evaluation may take: what it can need at the measured pace, with room to spare."""
+
+from grader_case import AgentSide, Case
+
+from harness.grader.limits import EVALUATION_FLOOR_S, MARGIN, SLOWEST_TOKENS_PER_S, limit_s, measured_pace
+
+
+def test_the_limit_is_a_multiple_of_what_the_answers_can_need() -> None:
+    assert limit_s(n_tokens=100_000, pace=50.0, floor_s=900) == MARGIN * 2_000
+
+
+def test_a_fast_engine_has_the_floor() -> None:
+    assert limit_s(n_tokens=1_000, pace=1_000.0, floor_s=900) == 900
+
+
+def test_without_a_measurement_the_slowest_machine_is_assumed() -> None:
+    assert limit_s(n_tokens=100_000, pace=None, floor_s=900) == 100_000 / SLOWEST_TOKENS_PER_S
+
+
+def test_the_pace_is_the_baselines(case: Case, agent: AgentSide) -> None:
+    pace = measured_pace(case.db, agent.run_id)
+    # The fake says one token for each item.
+    assert pace is not None
+    assert pace > 0
+    assert measured_pace(case.db, case.register_only()) is None
+
+
+def test_a_submission_is_generated_within_the_limit(case: Case, agent: AgentSide) -> None:
+    agent.submit(agent.write("v1", 0.8))
+    assert case.inference.requests[-1].limit_s >= EVALUATION_FLOOR_S
