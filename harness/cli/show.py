@@ -132,6 +132,8 @@ def show_facts(facts: Facts) -> None:
     if facts["duration_s"] is not None:
         shown["time"] = f"{facts['duration_s']:.0f} s"
     shown["detail"] = facts["detail"]
+    if facts["verdict"] == "agent_failed":
+        shown["its output"] = f"harness logs {facts['run_id']}"
     shown["best"] = _best(facts)
     shown["improvement"] = _improvement(facts)
     shown["record"] = facts["record"]

@@ -100,12 +100,16 @@ class Trial:
             if status.baseline_error is not None:
                 raise EvaluationFailed(
                     f"the baseline could not be scored: {status.baseline_error}",
-                    "`harness doctor` shows what this machine has; then start a new run.",
+                    "Put right what the message names, then start a new run.",
                 )
             time.sleep(EXIT_POLL_S)
             status = self._poll()
         kind = "cached" if status.baseline.is_cached else "scored"
-        self._reporter.say(self._phase, f"baseline {kind}: {status.baseline.final_pct:.1f} % on the final items")
+        found = f"{status.baseline.final_pct:.1f} % on the items that decide"
+        if status.baseline.feedback_pct not in (None, status.baseline.final_pct):
+            # What is shown while a run goes on; the two differ, and only one of them is in the headline.
+            found += f", {status.baseline.feedback_pct:.1f} % on those of the feedback"
+        self._reporter.say(self._phase, f"baseline {kind}: {found}")
 
     def _agent(self) -> None:
         self._objects.prepare()

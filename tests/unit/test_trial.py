@@ -101,6 +101,12 @@ def test_submissions_in_flight_are_scored_after_the_agent_has_ended(stage: Stage
     assert stage.grader.finished_with.ended_by is EndedBy.CRASH
 
 
+def test_the_baseline_is_told_for_the_items_that_decide_and_for_those_that_are_shown(stage: Stage) -> None:
+    stage.run()
+    said = [progress.message for progress in stage.shown]
+    assert "baseline cached: 11.0 % on the items that decide, 10.0 % on those of the feedback" in said
+
+
 def test_a_failed_baseline_closes_the_run_as_void(stage: Stage) -> None:
     stage.grader.has_cached_baseline = False
     stage.grader.baseline_error = "the evaluator raised"

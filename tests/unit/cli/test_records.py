@@ -9,6 +9,7 @@ import json
 import pytest
 
 from harness.cli.edge import guarded
+from harness.cli.show import facts_of, show_facts
 from harness.home import Home
 
 
@@ -29,6 +30,14 @@ def test_show_has_baseline_submissions_best_improvement_and_place(recorded: Home
     assert "graded" in lines["verdict"]
     assert str(recorded.db_link) in lines["record"]
     assert str(recorded.run(graded).path) in lines["folder"]
+
+
+def test_show_says_where_a_failed_agent_told_why(recorded: Home, graded, later, capsys):
+    facts = facts_of(recorded, later)
+    show_facts(facts)
+    assert "harness logs" not in capsys.readouterr().out
+    show_facts(facts | {"verdict": "agent_failed"})
+    assert f"harness logs {later}" in capsys.readouterr().out
 
 
 def test_show_as_json_has_the_same(recorded: Home, graded, later, capsys):
