@@ -86,8 +86,10 @@ def run(
 
 def resume(run: RunArgument = LATEST, follow: Follow = False, as_json: Json = False) -> None:
     """Take up a run whose harness died, or which was stopped."""
+    from harness.cli.database import run_id_of
+
     with launching() as (launcher, home):
-        run_id = _run_folder(home, run)
+        run_id = run_id_of(home, run)
         with following(home, run_id, follow):
             status = launcher.resume(run_id)
     _conclude(home, status, as_json)
@@ -95,8 +97,10 @@ def resume(run: RunArgument = LATEST, follow: Follow = False, as_json: Json = Fa
 
 def stop(run: RunArgument = LATEST) -> None:
     """Stop a run cleanly, from another terminal; it can be resumed."""
+    from harness.cli.database import run_id_of
+
     with launching() as (launcher, home):
-        run_id = _run_folder(home, run)
+        run_id = run_id_of(home, run)
         launcher.stop(run_id)
     render.say(f"{run_id} is stopped, or about to be; `harness resume {run_id}` takes it up again")
 
@@ -134,12 +138,6 @@ def following(home: Home, run_id: str, is_wanted: bool) -> Iterator[None]:
     finally:
         is_over.set()
         thread.join(timeout=5)
-
-
-def _run_folder(home: Home, name: str) -> str:
-    from harness.cli.selection import choose
-
-    return choose(name, home.run_ids())
 
 
 def _print_draft(draft: RunDraft, as_json: bool) -> None:

@@ -70,13 +70,17 @@ class _Live:
 
 
 class _Plain:
-    """A line per message, and one whenever something other than the time has changed."""
+    """The run's name, a line per message, and one whenever something other than the time has changed."""
 
     def __init__(self) -> None:
+        self._run_id = ""
         self._last: tuple[object, ...] = ()
         self._at_s = 0.0
 
     def __call__(self, progress: Progress) -> None:
+        if progress.run_id and progress.run_id != self._run_id:
+            self._run_id = progress.run_id
+            render.say(f"run {progress.run_id}")
         if progress.message:
             render.say(f"{clock(progress.elapsed_s)} {progress.phase.value}: {progress.message}")
             return

@@ -84,7 +84,10 @@ class Launcher:
         """
         folder = self._host.home.run(run_id)
         if not folder.path.is_dir():
-            raise UnknownRun(f"no run {run_id} under {folder.path.parent}", "`harness list` shows the runs there are.")
+            raise UnknownRun(
+                f"run {run_id} has no folder under {folder.path.parent}",
+                "It was imported or cleaned: `harness show` works, but it cannot be taken up.",
+            )
         with held(folder), _interruptible(run_id):
             return self._take_up(run_id, folder)
 
