@@ -48,8 +48,10 @@ def app() -> FastAPI:
 
 def test_request_goes_and_comes_back(app: FastAPI, tmp_path: Path) -> None:
     with served(app, tmp_path / "s.sock"):
-        reply = UnixHttp(tmp_path / "s.sock", "test").request("POST", "/echo", 5, LoadRequest(path="ä \ud800"))
-    assert (reply.status, reply.body.decode()) == (200, '{"path":"ä ?"}')
+        reply = UnixHttp(tmp_path / "s.sock", "test").request(
+            "POST", "/echo", 5, LoadRequest(path="ä \ud800", limit_s=9)
+        )
+    assert (reply.status, reply.body.decode()) == (200, '{"path":"ä ?","limit_s":9.0}')
 
 
 def test_a_path_longer_than_a_socket_address_works(app: FastAPI, tmp_path: Path) -> None:
