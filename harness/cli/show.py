@@ -58,7 +58,7 @@ def facts_of(home: Home, run_id: str) -> Facts:
         "ended_by": record.ended_by and record.ended_by.value,
         "detail": record.detail or (baseline.detail if baseline else None),
         "started_at": record.started_at,
-        "duration_s": _duration_s(record),
+        "duration_s": record.agent_time_s,
         "baseline_pct": scores and scores.headline(protocol).score_pct,
         "baseline_stderr_pct": scores and scores.headline(protocol).stderr_pct,
         "baseline_feedback_pct": _pct(scores.shown(protocol) if scores else None),
@@ -103,12 +103,6 @@ def _submission(one: SubmissionRecord, record: RunRecord) -> Facts:
 
 def _pct(score: Score | None) -> float | None:
     return score.score_pct if score else None
-
-
-def _duration_s(record: RunRecord) -> float | None:
-    if record.started_at is None or record.agent_ended_at is None:
-        return None
-    return (record.agent_ended_at - record.started_at).total_seconds()
 
 
 def show_facts(facts: Facts) -> None:

@@ -119,7 +119,6 @@ def result_line(db: Database, run: RunRecord) -> ResultLine:
     """A run's line of `results.csv`; `success` means verdict `graded`."""
     submissions = submissions_of(db, run.run_id)
     published = _published(submissions, get_baseline(db, run.run_id))
-    started, ended = run.started_at, run.agent_ended_at
     return ResultLine(
         run_id=run.run_id,
         timestamp=run.created_at,
@@ -130,7 +129,7 @@ def result_line(db: Database, run: RunRecord) -> ResultLine:
         best_score=published.best.score if published.best else None,
         improvement=published.improvement,
         submissions=_count(submissions),
-        duration_s=(ended - started).total_seconds() if started and ended else None,
+        duration_s=run.agent_time_s,
         success=run.verdict is Verdict.GRADED,
         workspace=f"runs/{run.run_id}/workspace",
         driver_model=run.plan.driver_model,

@@ -124,6 +124,13 @@ class RunRecord(Frozen):
     headline: Headline | None = None
 
     @property
+    def agent_time_s(self) -> float | None:
+        """Agent time used, without the pauses of a stopped run: each moves its deadline, so count from there."""
+        if self.deadline is None or self.agent_ended_at is None:
+            return None
+        return self.plan.limits.timeout_s - (self.deadline - self.agent_ended_at).total_seconds()
+
+    @property
     def is_closed(self) -> bool:
         return self.verdict is not None
 

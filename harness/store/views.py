@@ -19,17 +19,18 @@ ORDER BY s.run_id, s.number""",
 CREATE VIEW v_runs AS
 SELECT
   r.run_id, r.created_at, r.agent, r.driver_model, r.task, r.protocol, r.base_model, r.phase, r.verdict, r.ended_by,
-  r.baseline_pct, r.best_submission, r.final_pct, r.final_stderr_pct, r.improvement_pct, r.improvement_low_pct,
+  coalesce(r.baseline_pct, CASE r.protocol WHEN 'paper' THEN b.all_pct ELSE b.final_pct END) AS baseline_pct,
+  r.best_submission, r.final_pct, r.final_stderr_pct, r.improvement_pct, r.improvement_low_pct,
   r.improvement_high_pct, r.protocol = 'paper' AS is_selected,
   (SELECT count(*) FROM submission s WHERE s.run_id = r.run_id) AS submissions,
   (SELECT count(*) FROM submission s WHERE s.run_id = r.run_id AND s.state = 'scored') AS scored,
   b.all_pct AS all_baseline_pct, a.all_best_pct, a.all_best_pct - b.all_pct AS all_improvement_pct,
-  round((julianday(r.agent_ended_at) - julianday(r.started_at)) * 86400, 1) AS duration_s,
+  round(r.timeout_s - (julianday(r.deadline) - julianday(r.agent_ended_at)) * 86400, 1) AS duration_s,
   r.timeout_s, r.seed, r.limit_items, r.network, r.device, r.task_protocol, r.engine_hash,
   (SELECT count(*) FROM finding f WHERE f.run_id = r.run_id) AS findings,
   r.exit_code, r.detail, r.imported_at IS NOT NULL AS is_imported
 FROM run r
-LEFT JOIN (SELECT run_id, all_pct FROM baseline JOIN evaluation e ON e.id = evaluation_id) b USING (run_id)
+LEFT JOIN (SELECT run_id, all_pct, final_pct FROM baseline JOIN evaluation e ON e.id = evaluation_id) b USING (run_id)
 LEFT JOIN (
   SELECT run_id, max(all_pct) AS all_best_pct FROM submission JOIN evaluation e ON e.id = evaluation_id GROUP BY run_id
 ) a USING (run_id)

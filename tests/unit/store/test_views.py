@@ -9,12 +9,14 @@ import pytest
 import samples
 from samples import START
 
+from harness.domain.admin import StartClock
 from harness.domain.runs import EndedBy
 from harness.domain.specs import EngineSpec, Limits, Protocol
 from harness.errors import ErrorClass
 from harness.store.database import WritableDatabase
 from harness.store.query import run_query
 from harness.store.records_evaluations import fail_baseline, request_baseline
+from harness.store.records_runs import start_clock
 from harness.store.records_submissions import mark_failed, reject_submission
 from harness.store.tables import FindingRow, LlmCallRow
 
@@ -193,3 +195,22 @@ def test_spend_sums_calls_per_run_and_model(db: WritableDatabase) -> None:
         db.write(lambda session, call=call: session.add(call))
     (line,) = rows(db, "SELECT calls, failed_calls, input_tokens, cost_usd, seconds FROM v_llm_spend")
     assert line == {"calls": 3, "failed_calls": 1, "input_tokens": 300, "cost_usd": 0.75, "seconds": 6.0}
+
+
+def test_a_run_without_a_submission_shows_its_baseline_all_the_same(db: WritableDatabase) -> None:
+    run = samples.registered(db, samples.plan(1))
+    samples.with_baseline(db, run, BASE)
+    samples.closed(db, run.run_id)
+    (line,) = rows(db, "SELECT verdict, baseline_pct FROM v_runs")
+    assert line == {"verdict": "no_submission", "baseline_pct": 50.0}
+
+
+def test_the_pause_of_a_stopped_run_is_no_agent_time(db: WritableDatabase) -> None:
+    run = samples.registered(db, samples.plan(1, limits=Limits(timeout_s=200)))
+    # Stopped for 70 s: the deadline moved by as much, the start did not.
+    later = StartClock(started_at=START, deadline=START + timedelta(seconds=270))
+    start_clock(db, run.run_id, later)
+    closed = samples.closed(db, run.run_id)
+    (line,) = rows(db, "SELECT duration_s FROM v_runs")
+    assert line["duration_s"] == pytest.approx(30, abs=0.2)
+    assert closed.agent_time_s == pytest.approx(30)
