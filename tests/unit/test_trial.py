@@ -217,6 +217,18 @@ def test_a_broken_docker_is_never_the_agents_doing(stage: Stage) -> None:
     assert stage.objects.is_removed
 
 
+def test_a_daemon_that_goes_away_leaves_the_run_to_be_taken_up_and_voided(stage: Stage) -> None:
+    gone = InfrastructureError("Docker does not answer")
+    stage.objects.raises = {"wait": gone, "stop": gone}
+    with pytest.raises(InfrastructureError, match="does not answer"):
+        stage.run()
+    assert stage.grader.status_now.verdict is None
+    stage.objects.ends_after = 1
+    stage.objects.end = AgentEnd(EndedBy.INFRASTRUCTURE, 143, "Docker's daemon was restarted")
+    assert stage.run(Phase.AGENT).verdict is Verdict.INFRA_VOID
+    assert stage.objects.is_removed
+
+
 @pytest.mark.parametrize("where", ["prepare", "wait", "start"])
 def test_an_interruption_stops_the_run_and_keeps_its_workspace(stage: Stage, where: str) -> None:
     stage.objects.raises[where] = KeyboardInterrupt()

@@ -5,6 +5,8 @@ from datetime import UTC, datetime
 import pytest
 
 from harness.domain.runs import EndedBy
+from harness.sandbox import watch
+from harness.sandbox.engine import EngineInfo
 from harness.sandbox.watch import Evidence, ExitState, classify
 
 THEN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -53,3 +55,25 @@ def test_a_container_that_is_gone_is_not_the_agents_doing():
 
 def test_stopping_wins_over_a_container_that_is_gone():
     assert classify(Evidence(exit=None, is_stop_requested=True)).ended_by is EndedBy.STOPPED
+
+
+@pytest.mark.parametrize(
+    ("now", "has_live_restore", "is_restarted"),
+    [("7.100", False, False), ("9.200", False, True), ("9.200", True, False)],
+)
+def test_a_daemon_that_was_started_anew_is_known_by_its_start(monkeypatch, now, has_live_restore, is_restarted):
+    """Containers that outlive their daemon (live-restore) were not ended by it."""
+    before = EngineInfo(
+        version="20.10.24",
+        boot_id="b",
+        start_identity="7.100",
+        cgroup_version="1",
+        storage_driver="overlay2",
+        runtimes=("runc",),
+        has_cdi=False,
+        has_live_restore=has_live_restore,
+        cores=2,
+        memory_mb=8000,
+    )
+    monkeypatch.setattr(watch, "start_identity", lambda client: now)
+    assert watch.has_restarted(None, before) is is_restarted
