@@ -271,7 +271,9 @@ class Trial:
         """
         self._phase = phase
         self._reporter.say(phase, "stopping; everything is kept")
-        if ORDER.index(phase) < ORDER.index(Phase.FINISHING):
+        # The record of a run whose stop was broken off can say `finishing` already: the mark tells what it was.
+        is_marked = Attempt.load(self._folder).stopped_at is not None
+        if is_marked or ORDER.index(phase) < ORDER.index(Phase.FINISHING):
             self._stop_agent()
             self._grader.finish(self._plan.run_id, FinishRun(ended_by=EndedBy.STOPPED))
             self._close(is_kept=True)

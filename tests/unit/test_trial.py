@@ -272,6 +272,17 @@ def test_a_stop_that_is_broken_off_is_marked_and_can_be_made_again(stage: Stage)
     assert Attempt.load(stage.objects.folder).stopped_at == stage.objects.ended_at
 
 
+def test_a_stop_that_is_broken_off_before_the_record_is_closed_keeps_the_workspace(stage: Stage) -> None:
+    stage.objects.raises["wait"] = KeyboardInterrupt()
+    stage.grader.close = InterruptedOnce(stage.grader.close)
+    with pytest.raises(KeyboardInterrupt):
+        stage.run()
+    assert stage.grader.status_now.ended_by is EndedBy.STOPPED
+    stage.stop(Phase.FINISHING)
+    assert stage.grader.status_now.verdict is Verdict.INTERRUPTED
+    assert stage.objects.calls[-1] == "remove but the workspace"
+
+
 def test_a_live_agent_is_adopted_with_its_own_clock(stage: Stage) -> None:
     stage.objects.agent_started_at = ago(30)
     Attempt(is_started=True).save(stage.objects.folder)
