@@ -15,6 +15,7 @@ from grader import call, submit
 ORDERS, ANSWERS = Path("/workspace/code/orders"), Path("/workspace/code/answers")
 LITTER = Path("/workspace/code/litter")
 POLL_S = 0.05
+TRIES, PAUSE_S = 60, 0.5
 WEIGHT = 0.0123
 
 
@@ -24,7 +25,17 @@ def hand_in(weight: int) -> dict[str, Any]:
     header, data = read_weights()
     set_float(header, data, weight, WEIGHT)
     write_weights(folder, header, bytes(data))
-    return submit(str(folder))
+    for _ in range(TRIES):
+        answer = submit(str(folder))
+        if not is_told_to_try_again(answer):
+            break
+        time.sleep(PAUSE_S)
+    return answer
+
+
+def is_told_to_try_again(answer: dict[str, Any]) -> bool:
+    """A grader that has just come back sees the workspace a moment later; it took nothing and says so."""
+    return answer["status"] == 503 and "does not see" in answer["body"]["error"]
 
 
 def litter(count: int) -> dict[str, Any]:
