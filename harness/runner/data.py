@@ -40,7 +40,7 @@ def prepare_data(benchmark: Benchmark, data_dir: Path | None, home: Home, fetch:
         UsageError: the folder provides no data, or its items are malformed or overlap.
         PrerequisiteError: the data script failed.
     """
-    _check_data_dir(benchmark, data_dir)
+    check_data_dir(benchmark, data_dir)
     key = canonical_hash([benchmark.digest, _content(benchmark, data_dir)])[:12]
     with locked(home.cache / "data"):
         receipt = home.cache / "data" / f"{benchmark.id}-{key}.json"
@@ -63,7 +63,12 @@ def _call(benchmark: Benchmark, function: str, target: Path, data_dir: Path | No
     return Fetch(benchmark=benchmark, script=script, function=function, target=target, data_dir=data_dir)
 
 
-def _check_data_dir(benchmark: Benchmark, data_dir: Path | None) -> None:
+def check_data_dir(benchmark: Benchmark, data_dir: Path | None) -> None:
+    """Whether `--data-dir` fits the benchmark.
+
+    Raises:
+        UsageError: it lacks a file, or the benchmark takes none.
+    """
     if data_dir is None:
         return
     missing = [name for name in benchmark.config.data_files if not (data_dir / name).is_file()]

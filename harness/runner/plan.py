@@ -13,6 +13,7 @@ from harness import catalog
 from harness.domain.base import Frozen, now_utc
 from harness.domain.specs import Agent, Benchmark, DataRef, EngineSpec, Limits, ModelRef, RunPlan
 from harness.errors import UsageError
+from harness.runner.data import check_data_dir
 from harness.runner.request import RunRequest
 from harness.sandbox.derived_images import agent_image, scorer_image
 from harness.sandbox.images import detect_device, expected_tags
@@ -51,6 +52,7 @@ def draft(request: RunRequest, settings: Settings) -> RunDraft:
     """
     benchmark = catalog.find_benchmark(settings, request.task)
     agent = catalog.find_agent(settings, request.agent)
+    check_data_dir(benchmark, request.data_dir)
     model = request.model or benchmark.config.default_model
     if model is None:
         raise UsageError(f"benchmark {benchmark.id} has no default model", "Name one with --model.")

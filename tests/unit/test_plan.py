@@ -85,3 +85,10 @@ def test_the_model_size_decides_the_batch_and_with_it_the_engine(settings: Setti
     small, large = complete(one, model(10**6), data()), complete(one, model(10**9), data())
     assert small.engine.batch_size > large.engine.batch_size
     assert small.engine.hash() != large.engine.hash()
+
+
+def test_a_data_folder_that_does_not_fit_is_refused_before_anything_is_fetched(
+    settings: Settings, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=r"lacks train\.jsonl"):
+        draft(RunRequest(agent="noop", task="gsm8k", model="m", data_dir=tmp_path), settings)
