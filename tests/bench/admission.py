@@ -1,6 +1,6 @@
 """What admission of a checkpoint costs: copy, hash, NaN search, sync to disk; beside `cp` and one pass of SHA-256.
 
-`python tests/bench/admission.py [--size-mb 1500] [--times 3] [--folder /somewhere] [--json]`. One BF16 model of that
+`python tests/bench/admission.py [--size-mb 1500] [--times 5] [--folder /somewhere] [--json]`. One BF16 model of that
 size in two shards, in the page cache before the first measurement; the variants take turns. Admission is the grader's
 own function on the real snapshot store, without the HTTP around it. Needs three times the size on the disk of
 `--folder`.
@@ -39,7 +39,7 @@ CONFIG = {"architectures": ["LlamaForCausalLM"], "tie_word_embeddings": False}
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size-mb", type=int, default=1500)
-    parser.add_argument("--times", type=int, default=3)
+    parser.add_argument("--times", type=int, default=5)
     parser.add_argument("--folder", type=Path, help="where to work; default: the temporary folder")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)

@@ -1,6 +1,6 @@
 """How fast the `transformers` engine answers a benchmark's hidden items, by batch size.
 
-`python tests/bench/batch_size.py [--sizes 8,32,128] [--times 3] [--json]`: the inference container with `tiny-arith`
+`python tests/bench/batch_size.py [--sizes 8,32,128,256] [--times 9] [--json]`: the inference container with `tiny-arith`
 and the hidden items of `arithmetic`; a fresh container per size, one unmeasured pass first.
 """
 
@@ -30,8 +30,8 @@ from harness.settings import load_settings
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", default="8,32,128")
-    parser.add_argument("--times", type=int, default=3)
+    parser.add_argument("--sizes", default="8,32,128,256")
+    parser.add_argument("--times", type=int, default=9)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     sizes = [int(size) for size in options.sizes.split(",")]
