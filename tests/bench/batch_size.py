@@ -1,7 +1,7 @@
 """How fast the `transformers` engine answers a benchmark's hidden items, by batch size.
 
-`python tests/bench/batch_size.py [--sizes 8,32,128,256] [--times 9] [--json]`: the inference container with `tiny-arith`
-and the hidden items of `arithmetic`; a fresh container per size, one unmeasured pass first.
+`python tests/bench/batch_size.py [--sizes 8,32,128,256] [--times 9] [--json]`: the inference container with
+`tiny-arith` and the hidden items of `arithmetic`; a fresh container per size, one unmeasured pass first.
 """
 
 from __future__ import annotations
