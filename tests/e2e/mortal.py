@@ -159,6 +159,7 @@ class MortalRun:
 
     def submit(self) -> int:
         """Has the agent hand in a checkpoint that nobody handed in before."""
+        self.await_workspace()
         return self.order(submit=next(weights))
 
     def answer(self, number: int) -> dict[str, Any]:
@@ -167,6 +168,21 @@ class MortalRun:
         self._await(path.exists, f"answer to order {number}")
         answer: dict[str, Any] = json.loads(path.read_text())
         return answer
+
+    def await_workspace(self) -> None:
+        """The grader sees the workspace, which it was given anew after a restart; until then it answers 503."""
+        grader = GraderClient(self.home)
+        self._await(lambda: not grader.status(self.run_id).needs_output, "grader with the workspace")
+
+    @contextmanager
+    def being_copied(self, number: int, grader: str) -> Iterator[int]:
+        """Has a checkpoint handed in, which will be this submission, and holds it where it is being copied."""
+        self.await_workspace()
+        with slowed(self.engine, grader):
+            order = self.order(submit=next(weights))
+            self.await_state(number, "admitting")
+            set_share(self.engine, grader, DROPS)
+            yield order
 
     @contextmanager
     def being_scored(self, number: int) -> Iterator[int]:

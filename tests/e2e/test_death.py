@@ -16,7 +16,7 @@ from docker import DockerClient
 from harness.sandbox.compose import grader_container
 from harness.sandbox.engine import LABEL_HOME, LABEL_RUN, LABEL_ZONE
 from tests.e2e.live import Harness
-from tests.e2e.mortal import MortalRun, forget_data, main_pid, slowed, soon, traces
+from tests.e2e.mortal import MortalRun, forget_data, main_pid, soon, traces
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
 LIMIT = 20
@@ -152,9 +152,7 @@ def test_a_run_outlives_its_harness_in_every_phase(start: Start, harness: Harnes
     soon(lambda: run.row["owner"] != before["owner"], "new owner")
     # agent: a checkpoint is being copied, and the grader dies as well
     grader = grader_of(harness, engine)
-    with slowed(engine, grader):
-        cut = run.submit()
-        run.await_state(1, "admitting")
+    with run.being_copied(1, grader) as cut:
         run.kill()
         engine.api.kill(grader)
     run.resume()
@@ -253,9 +251,7 @@ def test_the_queue_goes_on_after_deaths_of_grader_and_engine(
     grader = grader_of(harness, engine)
 
     # The grader's process dies while it copies: Docker starts it again, the harness hands the workspace over again.
-    with slowed(engine, grader):
-        cut = run.submit()
-        run.await_state(2, "admitting")
+    with run.being_copied(2, grader) as cut:
         os.kill(main_pid(engine, grader), signal.SIGKILL)
         assert run.submission(2)["state"] == "admitting"
         soon(lambda: is_running(engine, grader), "grader")
