@@ -20,7 +20,7 @@ from harness.sandbox.images import detect_device, expected_tags
 from harness.settings import Settings
 
 MAX_AGENT_NAME = 24
-# Below this size the Python overhead per step dominates, so wider batches pay (docs/performance.md).
+# Below this size the Python overhead per step dominates: a few wide batches (docs/performance.md).
 TINY_MODEL_BYTES = 100 * 2**20
 TINY_BATCH, ORDINARY_BATCH = 128, 32
 
