@@ -103,11 +103,20 @@ await_engine() {
     done
 }
 
+# What a killed engine left: its number may belong to another process by now, and dockerd would wait for that one.
+drop_stale_pid_files() {
+    for file in /var/run/docker.pid /var/run/docker/containerd/containerd.pid; do
+        [ -f "$file" ] || continue
+        case $(cat "/proc/$(cat "$file")/comm" 2> /dev/null) in dockerd | containerd) ;; *) as_root rm -f "$file" ;; esac
+    done
+}
+
 start_engine() {
     if [ "$(id -u)" != 0 ] && [ -S /var/run/docker.sock ] && [ ! -w /var/run/docker.sock ]; then
         fail "Docker runs, but this user may not use it" "sudo usermod -aG docker $(id -un), then log in again"
     fi
     say "starting the Docker Engine"
+    drop_stale_pid_files
     if [ -d /run/systemd/system ]; then
         as_root systemctl start docker > /dev/null 2>&1 || true
     elif has service; then
