@@ -43,14 +43,13 @@ class Grader:
         """What the server knows of a submission: `state`, and `reply` once there is one."""
         return self._call("GET", f"/submissions/{submission_id}")
 
-    def wait(self, submission_id: int, limit_s: float) -> dict:
-        """The submission's state once it is final, or as it is after `limit_s`."""
-        end = time.monotonic() + limit_s
+    def wait(self, submission_id: int, keep_s: float) -> dict:
+        """The submission's state once it is final, or as it is when only `keep_s` of the run's time are left."""
         while True:
             state = self.state(submission_id)
-            if state["state"] in FINAL_STATES or time.monotonic() > end:
+            if state["state"] in FINAL_STATES or self.remaining_s() <= keep_s:
                 return state
-            time.sleep(1)
+            time.sleep(min(1.0, max(0.0, self.remaining_s() - keep_s)))
 
     def _call(self, method: str, path: str, body: dict | None = None) -> dict:
         for attempt in range(1, ATTEMPTS + 1):

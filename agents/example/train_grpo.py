@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import threading
@@ -19,6 +20,7 @@ from trl import GRPOConfig, GRPOTrainer
 TINY_PARAMETERS = 5_000_000
 STAGE_S = 1200  # under the standard protocol, 4 submissions an hour are taken
 MAX_STAGES = 8
+EXIT_RESERVE_S = 10  # left when it stops waiting for scores, so that it ends by itself and not by the clock
 
 
 @dataclass(frozen=True)
@@ -118,11 +120,11 @@ class Stages(TrainerCallback):
             copy_companions(self.model_path, folder)
             self.submit(folder)
 
-    def log_scores(self, limit_s: float = 0) -> None:
-        """Prints what is known of the pending submissions, waiting up to `limit_s` for each."""
+    def log_scores(self, keep_s: float = math.inf) -> None:
+        """Prints what is known of the pending submissions, waiting for them until only `keep_s` are left."""
         for submission in list(self.pending):
             try:
-                state = self.grader.wait(submission, limit_s)
+                state = self.grader.wait(submission, keep_s)
             except Refused as refusal:
                 print(f"submission {submission}: {refusal}")
                 continue
@@ -213,7 +215,7 @@ def main() -> None:
     trainer.train()
     stages.watchdog.cancel()
     stages.save_and_submit(trainer.accelerator.unwrap_model(trainer.model), trainer.state.global_step)
-    stages.log_scores(limit_s=max(0.0, grader.remaining_s() - 5))
+    stages.log_scores(keep_s=EXIT_RESERVE_S)
     print(f"done with {grader.remaining_s():.0f} s left")
 
 

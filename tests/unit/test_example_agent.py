@@ -138,4 +138,13 @@ def test_client_does_not_wait_beyond_the_deadline() -> None:
 def test_client_reads_a_score_once_it_is_there() -> None:
     scored = {"state": "scored", "reply": {"score": 50.0}}
     with serving([(200, scored, {})]) as (url, _):
-        assert GRADER.Grader(url).wait(1, limit_s=5) == scored
+        assert GRADER.Grader(url).wait(1, keep_s=5) == scored
+
+
+def test_client_stops_waiting_for_all_scores_together_when_little_time_is_left() -> None:
+    scoring = {"state": "scoring", "reply": None}
+    # 30 s are left in this run: with 29.7 of them to be kept, three waits must end within the same 0.3 s.
+    with serving([(200, scoring, {})] * 9) as (url, asked):
+        grader = GRADER.Grader(url)
+        assert [grader.wait(number, keep_s=29.7) for number in (1, 2, 3)] == [scoring] * 3
+    assert len(asked) <= 1 + 2 + 1 + 1
