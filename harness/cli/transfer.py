@@ -31,7 +31,15 @@ def export(
         raise UsageError("name one run, or give --all", "Example: `harness export latest`.")
     home = load_settings().resolved_home()
     with reading(home) as db:
-        run_ids = tuple(r.run_id for r in list_runs(db)) if run is None else (run_id_of(home, run),)
+        chosen = {run_id_of(home, run)} if run is not None else None
+        runs = [one for one in list_runs(db) if chosen is None or one.run_id in chosen]
+        # A run that still goes on has no result yet, and no other database would take it.
+        for one in runs:
+            if not one.is_closed:
+                render.say(f"left out: {one.run_id} has not ended")
+        run_ids = tuple(one.run_id for one in runs if one.is_closed)
+        if not run_ids:
+            raise UsageError("no finished run to export", "See `harness list`; a run that was stopped can be resumed.")
         for path in write(db, run_ids, out):
             print(path)
 

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+from samples import plan, registered
 from served import served
 
 from harness.cli.edge import guarded
@@ -57,6 +58,17 @@ def test_export_writes_record_scores_and_results(recorded: Home, graded, later, 
     assert {line["run_id"]: line["success"] for line in lines} == {graded: "True", later: "False"}
     scores = json.loads((out / graded / "scores.json").read_text())
     assert scores["best"] == {"submission_id": 1, "score": 85.0}
+
+
+def test_a_run_that_still_goes_on_is_left_out(recorded: Home, graded, later, tmp_path, capsys):
+    db = open_writer(recorded.db)
+    running = registered(db, plan(9)).run_id
+    db.close()
+    out = tmp_path / "out"
+    assert guarded(["export", "--all", "--out", str(out)]) == 0
+    assert sorted(path.name for path in out.iterdir()) == sorted([graded, later, "results.csv"])
+    assert f"left out: {running}" in capsys.readouterr().err
+    assert guarded(["export", running, "--out", str(out)]) == 2
 
 
 def test_one_run_is_exported_alone(recorded: Home, graded, tmp_path, capsys):
