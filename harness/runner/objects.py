@@ -33,7 +33,14 @@ from harness.sandbox.disk import Quota, QuotaMode
 from harness.sandbox.engine import DockerClient, EngineInfo
 from harness.sandbox.hardening import agent_user
 from harness.sandbox.log_stream import LogStream
-from harness.sandbox.networks import GRADER_ALIAS, RunNetwork, attach_grader, create_run_network, find_run_network
+from harness.sandbox.networks import (
+    GRADER_ALIAS,
+    GRADER_PORT,
+    RunNetwork,
+    attach_grader,
+    create_run_network,
+    find_run_network,
+)
 from harness.sandbox.owner import current_owner
 from harness.sandbox.resources import ResourceMeter
 from harness.sandbox.services import (
@@ -54,7 +61,6 @@ SWITCH_LAG_S = 2
 DEADLINE_SLACK = timedelta(seconds=1)
 ENGINE_FILE = "engine.json"
 SERVICE_ZONES = (ZONE_INFERENCE, ZONE_SCORER)
-GRADER_PORT = 5000
 # Brings SQLAlchemy with it: imported while Docker makes the container, which takes as long.
 RECORD_MODULE = "harness.runner.record"
 

@@ -14,9 +14,8 @@ from harness.domain.specs import RunPlan
 from harness.errors import InfrastructureError, UsageError, WorkspaceSpoiled
 from harness.home import Home, RunFolder
 from harness.runner.attempt import Attempt
+from harness.sandbox.agent import META_FOLDER
 
-# Where the read-only task files are mounted in an agent container.
-META_MOUNT = "/run/harness"
 RUN_META = "run_meta.json"
 AGENT_FOLDERS = ("code", "output", ".home", "data", "models")
 
@@ -59,7 +58,7 @@ def _furnish(plan: RunPlan, folder: RunFolder, uid: int, gid: int) -> None:
     for entry in sorted(folder.meta.iterdir()):
         link = folder.workspace / entry.name
         if not link.is_symlink() and not link.exists():
-            link.symlink_to(f"{META_MOUNT}/{entry.name}")
+            link.symlink_to(f"{META_FOLDER}/{entry.name}")
 
 
 def write_clock(folder: RunFolder, clock: ClockCopy) -> None:
@@ -127,7 +126,7 @@ def instructions(plan: RunPlan) -> str:
     quota = (
         f"{limits.max_submissions} submissions in all, {limits.max_submissions_per_hour} an hour"
         if plan.protocol == "standard"
-        else "no quota on submissions"
+        else "no quota on submissions, but a flood of them is refused"
     )
     return f"""# Your job
 

@@ -31,14 +31,20 @@ from harness.sandbox.disk import Quota, choose_mode
 from harness.sandbox.engine import docker_errors, engine_info, log_tail
 from harness.sandbox.hardening import agent_user
 from harness.sandbox.host_listener import host_addresses, host_listener
-from harness.sandbox.networks import RunNetwork, attach_grader, create_run_network, find_grader
+from harness.sandbox.networks import (
+    GRADER_ALIAS,
+    GRADER_PORT,
+    RunNetwork,
+    attach_grader,
+    create_run_network,
+    find_grader,
+)
 from harness.sandbox.owner import current_owner
 from harness.sandbox.reaper import remove_run_objects
 from harness.sandbox.watch import wait_exit
 from harness.settings import Settings
 
 MODEL_REPO = "doctor/model"
-GRADER_PORT = 5000
 HEALTH_PATH = "/r/doctor/health"
 _ADMIN_ROUTES = (
     ("GET", "/runs"),
@@ -198,7 +204,7 @@ def _stage(client: DockerClient, home: Home, settings: Settings, image: str, rol
             limits=_LIMITS,
             time_limit_s=_LIMITS.timeout_s,
             task="doctor",
-            grading_url="http://grader:5000/r/doctor",
+            grading_url=f"http://{GRADER_ALIAS}:{GRADER_PORT}/r/doctor",
             runtime=settings.runtime,
         )
     finally:

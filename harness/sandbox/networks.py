@@ -20,6 +20,7 @@ from harness.sandbox.engine import LABEL_HOME, LABEL_RUN, LABEL_ZONE, docker_err
 from harness.sandbox.owner import current_owner
 
 GRADER_ALIAS = "grader"
+GRADER_PORT = 5000
 ZONE_NETWORK = "network"
 ZONE_GRADER = "grader"
 _PREFIX = 28

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from built_images import built_image
 from docker import DockerClient
 
 from harness.domain.specs import Limits
@@ -15,13 +15,11 @@ from harness.sandbox.agent import AgentContainerSpec, create_agent, start_agent
 from harness.sandbox.disk import Quota, QuotaMode, choose_mode
 from harness.sandbox.engine import connect, labels
 from harness.sandbox.hardening import agent_user
-from harness.sandbox.images import detect_device, expected_tags, missing_images
 from harness.sandbox.networks import ZONE_GRADER, create_run_network
 from harness.sandbox.owner import current_owner
 from harness.sandbox.reaper import remove_run_objects
 from harness.settings import Settings
 
-ROOT = Path(__file__).resolve().parents[3]
 # Not the default: a test must not meet a network of a real run.
 NETWORK_RANGE = "10.214.0.0/20"
 LIMITS = Limits(timeout_s=60, disk_mb=64, memory_mb=256, pids=64, shm_mb=32, log_mb=2)
@@ -55,12 +53,8 @@ def client() -> Iterator[DockerClient]:
 
 
 @pytest.fixture(scope="session")
-def image(client: DockerClient) -> str:
-    tags = expected_tags(ROOT, detect_device("cpu"), os.environ.get("HARNESS_BASE_IMAGE", ""))
-    if "agent" in missing_images(client, tags):
-        trouble = f"image {tags['agent']} is not built: make images"
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(trouble)
-    return tags["agent"]
+def image() -> str:
+    return built_image("agent")
 
 
 @pytest.fixture
