@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import pytest
 from tiny_model import END, MAX_POSITIONS
 
+from harness.domain.prompts import Message, Prompt
 from harness.errors import EvaluationFailed, LoadFailed
 from harness.inference.client import InferenceClient
-from harness.inference.wire import Completion, GenerateRequest, LoadRequest, Message, Prompt, Sampling
+from harness.inference.wire import Completion, GenerateRequest, LoadRequest, Sampling
 
 BROKEN = {
     "bad_missing": "norm.weight is missing",

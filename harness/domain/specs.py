@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from harness.domain.base import Frozen, canonical_hash
 
@@ -58,6 +58,14 @@ class PromptSpec(Frozen):
     max_tokens: int = Field(512, gt=0)
     temperature: float = Field(0.0, ge=0)
     stop: tuple[str, ...] = ()
+    # Completions drawn for each item: an item's score is the mean of theirs (pass@1); more than one for pass@k.
+    samples: int = Field(1, gt=0)
+
+    @model_validator(mode="after")
+    def _draws_differ(self) -> Self:
+        if self.samples > 1 and self.temperature == 0:
+            raise ValueError("samples above 1 need a temperature above 0: greedy answers are all the same")
+        return self
 
 
 class DataSource(Frozen):
@@ -82,6 +90,8 @@ class BenchmarkConfig(PromptSpec):
     licence: tuple[DataSource, ...] = ()
     # File names that --data-dir must hold for this benchmark; empty where data.py generates or ships its data.
     data_files: tuple[str, ...] = ()
+    # Field of an item's record whose value says which items belong together (a source, a task): errors are clustered.
+    cluster_by: str | None = None
 
     def prompt_spec(self) -> PromptSpec:
         """The part of this config that decides prompts and sampling."""
@@ -169,6 +179,10 @@ class EngineSpec(Frozen):
     batch_size: int = Field(32, gt=0)
     threads: int = Field(1, gt=0)
     seed: int = 0
+    # Of vLLM alone; fixed, because what is free at the moment must not decide how answers are batched.
+    kv_cache_blocks: int | None = Field(None, gt=0)
+    max_model_len: int | None = Field(None, gt=0)
+    tensor_parallel: int = Field(1, gt=0)
 
     def hash(self) -> str:
         """The `engine` hash of the records."""
@@ -200,6 +214,8 @@ class RunPlan(Frozen):
         return canonical_hash(
             {
                 "benchmark": self.benchmark.digest,
+                "eval_mode": self.benchmark.config.eval_mode.value,
+                "opencompass_dataset": self.benchmark.config.opencompass_dataset,
                 "eval": self.data.eval_hash,
                 "prompt": self.benchmark.config.prompt_spec().model_dump(mode="json"),
                 "protocol": self.protocol.value,

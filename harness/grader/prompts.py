@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from harness.domain.prompts import Message, Prompt
 from harness.domain.specs import PromptSpec
-from harness.inference.wire import Message, Prompt, Sampling
+from harness.inference.wire import Sampling
 
 PLACE = "{question}"
 

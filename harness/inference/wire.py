@@ -5,24 +5,11 @@ from __future__ import annotations
 from pydantic import Field
 
 from harness.domain.base import Frozen
+from harness.domain.prompts import Prompt
 from harness.domain.specs import EngineSpec
 
 # Longer than any load; whoever generates says what the answers can need.
 DEFAULT_LIMIT_S = 3_600.0
-
-
-class Message(Frozen):
-    """One chat message."""
-
-    role: str
-    content: str
-
-
-class Prompt(Frozen):
-    """Either a plain text or a chat; the base model's own chat template is applied by the engine."""
-
-    text: str | None = None
-    messages: tuple[Message, ...] | None = None
 
 
 class Sampling(Frozen):

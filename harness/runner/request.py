@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import Field
 
 from harness.domain.base import Frozen
-from harness.domain.specs import Protocol
+from harness.domain.specs import EvalMode, Protocol
 
 
 class RunRequest(Frozen):
@@ -17,6 +17,7 @@ class RunRequest(Frozen):
     task: str
     model: str | None = None
     data_dir: Path | None = None
+    eval_mode: EvalMode | None = None
     timeout_s: int | None = Field(None, gt=0)
     protocol: Protocol = Protocol.STANDARD
     limit: int | None = Field(None, gt=0)

@@ -13,11 +13,12 @@ import tiny_model
 from engine_contract import PROMPTS, EngineContract, ServedModels
 from served import service_process, wait_until
 
+from harness.domain.prompts import Prompt
 from harness.domain.specs import EngineSpec
 from harness.errors import TooSlow
 from harness.inference.client import InferenceClient
 from harness.inference.server import OVERRUN_EXIT_CODE
-from harness.inference.wire import GenerateRequest, LoadRequest, Prompt, Sampling
+from harness.inference.wire import GenerateRequest, LoadRequest, Sampling
 
 SPEC = EngineSpec(image="none", device="cpu", batch_size=4)
 

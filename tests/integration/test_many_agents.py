@@ -24,9 +24,10 @@ from served import served, wait_until
 
 from harness.domain.admin import RegisterRun, StartClock
 from harness.domain.base import now_utc
+from harness.domain.prompts import Prompt
 from harness.domain.runs import SubmissionState
 from harness.inference.server import create_app
-from harness.inference.wire import Completion, EngineInfo, GenerateRequest, LoadRequest, Prompt, Sampling
+from harness.inference.wire import Completion, EngineInfo, GenerateRequest, LoadRequest, Sampling
 from harness.scorer.wire import ScoreReply, ScoreRequest
 from harness.store.database import open_readonly
 from harness.store.query import run_query

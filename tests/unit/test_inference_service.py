@@ -10,13 +10,14 @@ import pytest
 from fastapi import FastAPI, Response
 from served import served, wait_until
 
+from harness.domain.prompts import Prompt
 from harness.domain.specs import EngineSpec
 from harness.errors import MEANINGS, EvaluationFailed, LoadFailed, ServiceUnavailable, TooSlow, UsageError, meaning_of
 from harness.inference import client as client_module
 from harness.inference.client import InferenceClient
 from harness.inference.engines.base import build_engine
 from harness.inference.server import create_app
-from harness.inference.wire import Completion, EngineInfo, GenerateRequest, LoadRequest, Prompt, Sampling
+from harness.inference.wire import Completion, EngineInfo, GenerateRequest, LoadRequest, Sampling
 
 SPEC = EngineSpec(image="harness-inference:0", device="cpu")
 REQUEST = GenerateRequest(prompts=(Prompt(text="a"), Prompt(text="bc")), sampling=Sampling(max_tokens=4))

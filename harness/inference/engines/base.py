@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
+from harness.domain.prompts import Prompt
 from harness.domain.specs import EngineSpec
 from harness.errors import UsageError
-from harness.inference.wire import Completion, EngineInfo, Prompt, Sampling
+from harness.inference.wire import Completion, EngineInfo, Sampling
 
 
 class Engine(Protocol):

@@ -6,8 +6,8 @@ from typing import Any
 
 from jinja2 import TemplateError
 
+from harness.domain.prompts import Message, Prompt
 from harness.errors import UsageError
-from harness.inference.wire import Message, Prompt
 
 
 def token_ids(tokenizer: Any, prompt: Prompt) -> list[int]:

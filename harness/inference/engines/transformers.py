@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from harness.domain.prompts import Prompt
 from harness.domain.specs import EngineSpec
 from harness.errors import EvaluationFailed, HarnessError, LoadFailed, UsageError
 from harness.inference.engines.decoding import Drawing, Row, complete
@@ -18,7 +19,7 @@ from harness.inference.engines.frame import Frame, read_frame
 from harness.inference.engines.prompts import token_ids
 from harness.inference.engines.stopping import StopRule
 from harness.inference.engines.weights import copy_weights, setup_digest, weights_identity
-from harness.inference.wire import Completion, EngineInfo, Prompt, Sampling
+from harness.inference.wire import Completion, EngineInfo, Sampling
 
 PACKAGES = ("torch", "transformers", "tokenizers", "safetensors")
 
