@@ -28,10 +28,16 @@ class Improvement(Frozen):
 
 
 class ItemResult(Frozen):
-    """What one evaluation says of one hidden item: `score` in [0, 1]."""
+    """What one evaluation says of one hidden item: `score` in [0, 1].
+
+    Of several samples: `score` is their mean, `sample_scores` are all of them, `output` is the first one's, tokens are
+    the mean, and it counts as truncated or not extracted where most samples do. Items of one `cluster` share a source.
+    """
 
     item_id: str
     score: float
+    sample_scores: tuple[float, ...] = ()
+    cluster: str = ""
     output: str = ""
     output_tokens: int = 0
     is_truncated: bool = False

@@ -7,10 +7,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Protocol, TypeVar
 
 from harness.domain.items import Item, divide
-from harness.domain.specs import RunPlan
+from harness.domain.prompts import Prompt
+from harness.domain.specs import EvalMode, RunPlan
 from harness.errors import EvaluationFailed
 from harness.grader.prompts import build_prompt, sampling_of
 from harness.inference.wire import (
@@ -20,11 +22,22 @@ from harness.inference.wire import (
     GenerateRequest,
     LoadReply,
     LoadRequest,
+    Sampling,
 )
-from harness.scorer.wire import ItemVerdict, ScoreItem, ScoreReply, ScoreRequest
+from harness.scorer.wire import (
+    AskedItem,
+    ItemVerdict,
+    PromptsReply,
+    PromptsRequest,
+    ScoreItem,
+    ScoreReply,
+    ScoreRequest,
+)
 from harness.store.models import EvaluationKey, ItemScore, NewEvaluation
 
 SCORE_TIMEOUT_S = 600.0
+# Modes in which the evaluator decides what the model is asked.
+OWN_PROMPTS = frozenset({EvalMode.OPENCOMPASS})
 # What of an answer is scored, and what of it is kept; a token is rarely more than 16 characters.
 CHARACTERS_PER_TOKEN = 16
 MAX_KEPT_CHARACTERS = 20_000
@@ -45,6 +58,7 @@ class Scorer(Protocol):
     """What the grader asks of a scorer service (`harness.scorer.client.ScorerClient`)."""
 
     def is_ready(self) -> bool: ...
+    def prompts(self, request: PromptsRequest) -> PromptsReply: ...
     def score(self, request: ScoreRequest) -> ScoreReply: ...
 
 
@@ -80,14 +94,16 @@ def evaluate(subject: Subject, items: Sequence[Item], services: Services) -> New
     """
     plan = subject.plan
     info = planned_engine(plan, services.inference)
+    # Before the load: what cannot be asked needs no engine.
+    asked = _asked(plan, items, services.scorer)
     load_seconds, _ = _timed(lambda: services.inference.load(LoadRequest(path=str(subject.folder))))
-    generate_seconds, completions = _timed(lambda: _generate(subject, items, services.inference))
+    generate_seconds, completions = _timed(lambda: _generate(subject, asked, services.inference))
     score_seconds, verdicts = _timed(lambda: _score(plan, items, completions, services.scorer))
     return NewEvaluation(
         key=subject.key,
         engine=info.spec,
         engine_info={"versions": info.versions, "device_name": info.device_name},
-        items=_results(items, completions, verdicts),
+        items=_results(plan, items, completions, verdicts),
         load_seconds=load_seconds,
         generate_seconds=generate_seconds,
         score_seconds=score_seconds,
@@ -106,34 +122,63 @@ def planned_engine(plan: RunPlan, inference: Inference) -> EngineInfo:
     return info
 
 
-def _generate(subject: Subject, items: Sequence[Item], inference: Inference) -> tuple[Completion, ...]:
-    plan = subject.plan
-    spec = plan.benchmark.config.prompt_spec()
-    request = GenerateRequest(
-        prompts=tuple(build_prompt(spec, item.question) for item in items),
-        sampling=sampling_of(spec, plan.engine.seed),
-        limit_s=subject.limit_s,
+@dataclass(frozen=True)
+class _Asked:
+    """One prompt for each item, and how completions are drawn."""
+
+    prompts: tuple[Prompt, ...]
+    sampling: Sampling
+
+
+def _asked(plan: RunPlan, items: Sequence[Item], scorer: Scorer) -> _Asked:
+    config = plan.benchmark.config
+    sampling = sampling_of(config.prompt_spec(), plan.engine.seed)
+    if config.eval_mode not in OWN_PROMPTS:
+        return _Asked(tuple(build_prompt(config.prompt_spec(), item.question) for item in items), sampling)
+    request = PromptsRequest(
+        eval_mode=config.eval_mode,
+        opencompass_dataset=config.opencompass_dataset,
+        items=tuple(AskedItem(item_id=i.id, question=i.question, extra=i.extra) for i in items),
+        timeout_s=SCORE_TIMEOUT_S,
     )
+    reply = scorer.prompts(request)
+    if len(reply.prompts) != len(items):
+        raise EvaluationFailed(f"the scorer made {len(reply.prompts)} prompts of {len(items)} items")
+    stop = sampling.stop if reply.max_tokens is None else reply.stop
+    return _Asked(
+        reply.prompts,
+        sampling.model_copy(update={"max_tokens": reply.max_tokens or sampling.max_tokens, "stop": stop}),
+    )
+
+
+def _generate(subject: Subject, asked: _Asked, inference: Inference) -> tuple[Completion, ...]:
+    """`samples` completions for each prompt, next to each other."""
+    n_samples = subject.plan.benchmark.config.samples
+    prompts = tuple(prompt for prompt in asked.prompts for _ in range(n_samples))
+    request = GenerateRequest(prompts=prompts, sampling=asked.sampling, limit_s=subject.limit_s)
     completions = inference.generate(request).completions
-    if len(completions) != len(items):
-        raise EvaluationFailed(f"the inference service gave {len(completions)} answers to {len(items)} prompts")
-    longest = spec.max_tokens * CHARACTERS_PER_TOKEN
+    if len(completions) != len(prompts):
+        raise EvaluationFailed(f"the inference service gave {len(completions)} answers to {len(prompts)} prompts")
+    longest = asked.sampling.max_tokens * CHARACTERS_PER_TOKEN
     return tuple(c.model_copy(update={"text": c.text[:longest]}) for c in completions)
 
 
 def _score(
     plan: RunPlan, items: Sequence[Item], completions: Sequence[Completion], scorer: Scorer
 ) -> tuple[ItemVerdict, ...]:
+    config = plan.benchmark.config
+    drawn = [(item, sample) for item in items for sample in range(config.samples)]
     request = ScoreRequest(
-        eval_mode=plan.benchmark.config.eval_mode,
+        eval_mode=config.eval_mode,
+        opencompass_dataset=config.opencompass_dataset,
         items=tuple(
-            ScoreItem(item_id=i.id, question=i.question, reference=i.answer, answer=c.text, extra=i.extra)
-            for i, c in zip(items, completions, strict=True)
+            ScoreItem(item_id=i.id, sample=n, question=i.question, reference=i.answer, answer=c.text, extra=i.extra)
+            for (i, n), c in zip(drawn, completions, strict=True)
         ),
         timeout_s=SCORE_TIMEOUT_S,
     )
     verdicts = scorer.score(request).verdicts
-    if [verdict.item_id for verdict in verdicts] != [item.id for item in items]:
+    if [verdict.item_id for verdict in verdicts] != [item.id for item, _ in drawn]:
         raise EvaluationFailed("the scorer's verdicts are not those of the items that were sent")
     for verdict in verdicts:
         if not (math.isfinite(verdict.score) and 0 <= verdict.score <= 1):
@@ -142,21 +187,29 @@ def _score(
 
 
 def _results(
-    items: Sequence[Item], completions: Sequence[Completion], verdicts: Sequence[ItemVerdict]
+    plan: RunPlan, items: Sequence[Item], completions: Sequence[Completion], verdicts: Sequence[ItemVerdict]
 ) -> tuple[ItemScore, ...]:
-    parts = divide(items)
-    return tuple(
-        ItemScore(
-            item_id=item.id,
-            part=parts[item.id],
-            score=verdict.score,
-            output=completion.text[:MAX_KEPT_CHARACTERS],
-            output_tokens=completion.output_tokens,
-            is_truncated=completion.is_truncated,
-            is_extracted=verdict.is_extracted,
+    parts, config = divide(items), plan.benchmark.config
+    n_samples = config.samples
+    results = []
+    for number, item in enumerate(items):
+        drawn = slice(number * n_samples, (number + 1) * n_samples)
+        answers, judged = completions[drawn], verdicts[drawn]
+        scores = tuple(verdict.score for verdict in judged)
+        results.append(
+            ItemScore(
+                item_id=item.id,
+                part=parts[item.id],
+                score=fmean(scores),
+                sample_scores=scores if n_samples > 1 else (),
+                cluster=str(item.extra.get(config.cluster_by, "")) if config.cluster_by else "",
+                output=answers[0].text[:MAX_KEPT_CHARACTERS],
+                output_tokens=round(fmean(answer.output_tokens for answer in answers)),
+                is_truncated=2 * sum(answer.is_truncated for answer in answers) > n_samples,
+                is_extracted=2 * sum(verdict.is_extracted for verdict in judged) >= n_samples,
+            )
         )
-        for item, completion, verdict in zip(items, completions, verdicts, strict=True)
-    )
+    return tuple(results)
 
 
 def _timed(work: Callable[[], T]) -> tuple[float, T]:

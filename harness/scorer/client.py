@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from harness.errors import EvaluationFailed, HarnessError, ServiceUnavailable
-from harness.scorer.wire import ErrorReply, ScoreReply, ScoreRequest
+from harness.scorer.wire import ErrorReply, PromptsReply, PromptsRequest, ScoreReply, ScoreRequest
 from harness.unix_http import Reply, UnixHttp
+
+Wire = TypeVar("Wire", bound=BaseModel)
 
 HEALTH_TIMEOUT_S = 5.0
 # Beyond the evaluation's own limit: start of its process, transfer of items and verdicts.
@@ -31,6 +34,17 @@ class ScorerClient:
         except ServiceUnavailable:
             return False
 
+    def prompts(self, request: PromptsRequest) -> PromptsReply:
+        """One prompt for each item, in order, made by the evaluator.
+
+        Raises: as `score`.
+        """
+        reply = self._http.request("POST", "/prompts", request.timeout_s + MARGIN_S, request)
+        made = _parsed(reply, PromptsReply)
+        if len(made.prompts) != len(request.items):
+            raise ServiceUnavailable("the scorer service's prompts are not as many as the items that were sent")
+        return made
+
     def score(self, request: ScoreRequest) -> ScoreReply:
         """One verdict for each item, in order, every score finite and in [0, 1].
 
@@ -39,15 +53,19 @@ class ScorerClient:
             ServiceUnavailable: the service does not answer, broke off, or its reply does not fit the request.
         """
         reply = self._http.request("POST", "/score", request.timeout_s + MARGIN_S, request)
-        if reply.status != OK:
-            raise _failure(reply)
-        try:
-            scored = ScoreReply.model_validate_json(reply.body)
-        except ValidationError as error:
-            why = error.errors(include_input=False)[0]["msg"]
-            raise ServiceUnavailable(f"the scorer service sent no valid reply: {why}") from error
+        scored = _parsed(reply, ScoreReply)
         _check(request, scored)
         return scored
+
+
+def _parsed(reply: Reply, model: type[Wire]) -> Wire:
+    if reply.status != OK:
+        raise _failure(reply)
+    try:
+        return model.model_validate_json(reply.body)
+    except ValidationError as error:
+        why = error.errors(include_input=False)[0]["msg"]
+        raise ServiceUnavailable(f"the scorer service sent no valid {model.__name__}: {why}") from error
 
 
 def _check(request: ScoreRequest, reply: ScoreReply) -> None:
