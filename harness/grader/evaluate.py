@@ -138,16 +138,16 @@ def _asked(plan: RunPlan, items: Sequence[Item], scorer: Scorer) -> _Asked:
     request = PromptsRequest(
         eval_mode=config.eval_mode,
         opencompass_dataset=config.opencompass_dataset,
+        chat=config.chat,
         items=tuple(AskedItem(item_id=i.id, question=i.question, extra=i.extra) for i in items),
         timeout_s=SCORE_TIMEOUT_S,
     )
     reply = scorer.prompts(request)
     if len(reply.prompts) != len(items):
         raise EvaluationFailed(f"the scorer made {len(reply.prompts)} prompts of {len(items)} items")
-    stop = sampling.stop if reply.max_tokens is None else reply.stop
     return _Asked(
         reply.prompts,
-        sampling.model_copy(update={"max_tokens": reply.max_tokens or sampling.max_tokens, "stop": stop}),
+        sampling.model_copy(update={"max_tokens": reply.max_tokens or sampling.max_tokens, "stop": reply.stop}),
     )
 
 

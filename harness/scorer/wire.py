@@ -31,16 +31,23 @@ class AskedItem(Frozen):
 
 
 class PromptsRequest(Frozen):
-    """`POST /prompts`: what to ask the model, in modes whose evaluator decides that; in a fresh process too."""
+    """`POST /prompts`: what to ask the model, in modes whose evaluator decides that; in a fresh process too.
+
+    `chat` False asks for plain texts, as for a base model, whatever template the model has.
+    """
 
     eval_mode: EvalMode
     opencompass_dataset: str | None = None
+    chat: bool = True
     items: tuple[AskedItem, ...]
     timeout_s: float = Field(600, gt=0)
 
 
 class PromptsReply(Frozen):
-    """Prompts in the order of the items, and how completions are drawn; None where the benchmark's config decides."""
+    """Prompts in the order of the items, and how completions are drawn; None where the benchmark's config decides.
+
+    The benchmark's own stop strings belong to its own prompts: only those of `stop` end a completion here.
+    """
 
     prompts: tuple[Prompt, ...]
     max_tokens: int | None = Field(None, gt=0)

@@ -22,7 +22,8 @@ def token_ids(tokenizer: Any, prompt: Prompt) -> list[int]:
         ids = tokenizer(prompt.text)["input_ids"]
     elif tokenizer.chat_template is None:
         # A base model without a template can still be given a few-shot chat.
-        ids = tokenizer("\n\n".join(message.content for message in prompt.messages))["input_ids"]
+        joined = "\n\n".join(message.content for message in prompt.messages)
+        ids = tokenizer(joined if prompt.plain is None else prompt.plain)["input_ids"]
     else:
         # The template writes the special tokens itself.
         ids = tokenizer(_rendered(tokenizer, prompt.messages), add_special_tokens=False)["input_ids"]
