@@ -7,6 +7,13 @@ from enum import StrEnum
 from harness.domain.base import Frozen
 
 
+class RunKind(StrEnum):
+    """What a run is: an agent at work, or a checkpoint of somebody's that is only scored (`harness grade`)."""
+
+    AGENT = "agent"
+    GRADE = "grade"
+
+
 class Phase(StrEnum):
     """Where a run is; written before the phase begins, so that a dead harness can be taken up there."""
 

@@ -10,6 +10,7 @@ from typing import Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from harness.domain.base import Frozen, canonical_hash
+from harness.domain.runs import RunKind
 
 # Raised whenever an evaluator of ours would give the same answers another score: stored scores are then not reused.
 EVALUATORS_VERSION = 1
@@ -88,8 +89,13 @@ class BenchmarkConfig(PromptSpec):
     opencompass_dataset: str | None = None
     limits: Limits = Limits()
     licence: tuple[DataSource, ...] = ()
-    # File names that --data-dir must hold for this benchmark; empty where data.py generates or ships its data.
+    # File names that --data-dir must hold for this benchmark, or patterns (`*.json`) that must fit one of its files;
+    # empty where data.py generates or ships its data.
     data_files: tuple[str, ...] = ()
+    # Of a folder with train data only: the share of its questions that is hidden, by hash of the question.
+    hidden_share: float = Field(0.5, gt=0, lt=1)
+    # Mean score, 0 to 1, of answers that say nothing: above 0 only where a guess is built into the metric.
+    floor: float = Field(0.0, ge=0, lt=1)
     # Field of an item's record whose value says which items belong together (a source, a task): errors are clustered.
     cluster_by: str | None = None
 
@@ -153,13 +159,17 @@ class ModelRef(Frozen):
 
 
 class DataRef(Frozen):
-    """Prepared data of a benchmark; paths are relative to the harness home (`train/...`, `eval/...`)."""
+    """Prepared data of a benchmark; paths are relative to the harness home (`train/...`, `eval/...`).
+
+    `is_divided`: the benchmark came with train data only, and its hidden items were taken from them by hash.
+    """
 
     train_path: Path
     eval_path: Path
     eval_hash: str
     train_items: int
     eval_items: int
+    is_divided: bool = False
 
 
 class Protocol(StrEnum):
@@ -189,8 +199,20 @@ class EngineSpec(Frozen):
         return canonical_hash(self.model_dump(mode="json"))
 
 
+class Grading(Frozen):
+    """A checkpoint that is scored outside a run (`harness grade`): `path` is the folder as it was named.
+
+    With a base, it goes through admission as a submission against the plan's model; else it is the plan's model itself,
+    and its score is the baseline. `is_anew`: scored also where a stored evaluation has the same key.
+    """
+
+    path: str
+    has_base: bool
+    is_anew: bool = False
+
+
 class RunPlan(Frozen):
-    """Everything that is decided before anything is started."""
+    """Everything that is decided before anything is started. `grading`: there is no agent, only this is scored."""
 
     run_id: str
     created_at: datetime
@@ -208,6 +230,11 @@ class RunPlan(Frozen):
     engine: EngineSpec
     driver_model: str | None = None
     network: Literal["none"] = "none"
+    grading: Grading | None = None
+
+    @property
+    def kind(self) -> RunKind:
+        return RunKind.GRADE if self.grading else RunKind.AGENT
 
     def task_protocol(self) -> str:
         """Hash of what must be equal for two scores to be comparable (contracts.md section 4)."""
