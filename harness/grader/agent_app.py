@@ -23,7 +23,6 @@ from harness.grader.schemas import (
     ValidateReply,
 )
 from harness.grader.service import Grader
-from harness.grader.validation import validate
 from harness.grader.workshop import own_trouble, stopped_while_waiting
 from harness.store.models import SubmissionRecord
 from harness.store.records_queue import get_submission
@@ -78,7 +77,7 @@ async def check(request: Request, run: Run) -> Response:
     """Everything that `/submit` does but the score; not counted and not recorded."""
     with run.submits.enter(), run.validations.enter():
         asked = await read_model(request, SubmitRequest)
-        return _json(await validate(_grader(request), run, asked))
+        return _json(await _grader(request).validation.validate(run, asked))
 
 
 @router.get("/submissions", response_model=SubmissionsReply)

@@ -10,14 +10,15 @@ from functools import partial
 from loguru import logger
 
 from harness.domain.base import now_utc
-from harness.errors import ErrorClass, RequestError, RunEnded
+from harness.errors import RequestError, RunEnded
 from harness.grader.admission import AdmissionLimits, Admitted, admit
+from harness.grader.blame import blamed
 from harness.grader.fair_pool import FairPool
 from harness.grader.opening import parts_of
 from harness.grader.queue import Workers
 from harness.grader.registry import ActiveRun
 from harness.grader.snapshots import SnapshotStore
-from harness.grader.workshop import Stopped, Workshop, own_trouble, stopped_while_waiting
+from harness.grader.workshop import Stopped, Workshop, cut_off
 from harness.store.models import NewSubmission, SubmissionRecord
 from harness.store.quota import quota_of
 from harness.store.records_queue import admitting_submissions
@@ -109,7 +110,7 @@ class Intake:
         try:
             return self._copy(run, model_path, store, may_be_late=False)[0]
         except Stopped as error:
-            raise stopped_while_waiting() from error
+            raise cut_off(run) from error
 
     def _admit(self, run: ActiveRun, record: SubmissionRecord, *, is_again: bool) -> SubmissionRecord:
         try:
@@ -132,14 +133,10 @@ class Intake:
             return self._copy(run, record.model_path, self._snapshots, may_be_late=is_again)
         except Stopped as error:
             # It stays `admitting`, and is taken up by the next process.
-            raise stopped_while_waiting() from error
+            raise cut_off(run) from error
         except RequestError as error:
             reject_submission(self._shop.db, record.id, error.error_class, str(error))
             raise
-        except Exception as error:
-            logger.exception("admission of {} is in trouble", record.id)
-            reject_submission(self._shop.db, record.id, ErrorClass.GRADER_TROUBLE, repr(error))
-            raise own_trouble() from error
 
     def _copy(
         self, run: ActiveRun, model_path: str, store: SnapshotStore, *, may_be_late: bool
@@ -147,4 +144,10 @@ class Intake:
         clock = CopyClock(run, self._shop.stopping, may_be_late=may_be_late)
         base = self._shop.base_of(run)
         with run.output.borrow() as workspace:
-            return admit(workspace, model_path, base, store, AdmissionLimits(), clock), clock.copied_at
+            try:
+                return admit(workspace, model_path, base, store, AdmissionLimits(), clock), clock.copied_at
+            except (Stopped, RequestError):
+                raise
+            except Exception as error:
+                logger.exception("an admission of {} fell over", run.run_id)
+                raise blamed(error, base, self._shop.home.snapshots, clock) from error

@@ -1,4 +1,4 @@
-"""How long the engine may take: what the answers can need at the pace that the baseline was measured with.
+"""How long engine and scorer may take: what the answers can need, at the pace that the baseline was measured with.
 
 A wall limit must never touch a score, so an ordinary slow machine has to stay far below it; what reaches it hangs.
 """
@@ -10,7 +10,12 @@ from harness.store.records_evaluations import get_baseline, get_evaluation
 
 EVALUATION_FLOOR_S = 900.0
 CONTROL_FLOOR_S = 60.0
+# For the single token of `/validate`.
+CHECK_LIMIT_S = 300.0
 MARGIN = 10
+# An evaluator reads an answer in far less, and a program that it runs has a limit of its own.
+SCORE_FLOOR_S = 600.0
+SCORE_S_PER_ANSWER = 5.0
 # Assumed until the baseline has been measured, which needs no margin: it is our own bytes.
 SLOWEST_TOKENS_PER_S = 20.0
 
@@ -19,6 +24,11 @@ def limit_s(*, n_tokens: int, pace: float | None, floor_s: float) -> float:
     """Seconds for at most `n_tokens` of answers; `pace` is in tokens a second."""
     needed = n_tokens / SLOWEST_TOKENS_PER_S if pace is None else MARGIN * n_tokens / pace
     return max(floor_s, needed)
+
+
+def score_limit_s(n_answers: int) -> float:
+    """Seconds that the scorer may take for so many answers (items times samples)."""
+    return max(SCORE_FLOOR_S, SCORE_S_PER_ANSWER * n_answers)
 
 
 def measured_pace(db: Database, run_id: str) -> float | None:

@@ -12,7 +12,7 @@ from loguru import logger
 
 from harness.grader.registry import ActiveRun
 from harness.grader.worker import LoadCheck, RunWorker
-from harness.grader.workshop import Stopped, Workshop, stopped_while_waiting
+from harness.grader.workshop import Stopped, Workshop, cut_off
 
 IDLE_S = 5.0
 PAUSE_AFTER_TROUBLE_S = 1.0
@@ -40,23 +40,34 @@ class Workers:
     def wake(self, run: ActiveRun) -> None:
         """Makes sure that a thread looks at the run's queue."""
         with self._lock:
-            place = self._places.get(run.run_id)
-            if place is not None:
-                if place.run is not run:
-                    self._successors[run.run_id] = run
-                place.event.set()
-                return
-            if self._shop.stopping.is_set() or run.closed.is_set():
-                return
-            place = self._places[run.run_id] = Place(run, threading.Event())
+            self._wake(run)
+
+    def _wake(self, run: ActiveRun) -> bool:
+        """Under the lock; False if nobody will look, because the run or the process ends."""
+        place = self._places.get(run.run_id)
+        if place is not None:
+            if place.run is not run:
+                self._successors[run.run_id] = run
+            place.event.set()
+            return True
+        if self._shop.stopping.is_set() or run.closed.is_set():
+            return False
+        place = self._places[run.run_id] = Place(run, threading.Event())
         threading.Thread(target=self._work, args=(place,), name=f"worker-{run.run_id}", daemon=True).start()
+        return True
 
     def check_load(self, run: ActiveRun, folder: Path) -> Future[float]:
-        """Seconds that the engine took to load `folder` (relative to the home), once its turn has come."""
+        """Seconds that the engine took to load `folder` (relative to the home), once its turn has come.
+
+        A run that ends, or a process that stops, leaves none unanswered.
+        """
         check = LoadCheck(folder, Future())
+        # One lock for both: a thread that retires in between would take the check for one that it has to refuse.
         with self._lock:
-            self._checks[run.run_id].append(check)
-        self.wake(run)
+            if self._wake(run):
+                self._checks[run.run_id].append(check)
+            else:
+                check.result.set_exception(cut_off(run))
         return check.result
 
     def stop(self) -> None:
@@ -109,6 +120,6 @@ class Workers:
             left = () if run_id in self._places else tuple(self._checks.pop(run_id, ()))
         for check in left:
             if check.result.set_running_or_notify_cancel():
-                check.result.set_exception(stopped_while_waiting())
+                check.result.set_exception(cut_off(place.run))
         if successor is not None:
             self.wake(successor)

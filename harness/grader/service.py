@@ -20,7 +20,7 @@ from harness.grader.intake import Intake
 from harness.grader.queue import Workers
 from harness.grader.registry import ActiveRun, Registry
 from harness.grader.snapshots import SnapshotStore
-from harness.grader.validation import clean_checks
+from harness.grader.validation import Validation
 from harness.grader.waiters import Waiters
 from harness.grader.workshop import Workshop
 from harness.home import Home
@@ -48,6 +48,7 @@ class Grader:
         self.registry = Registry()
         self.workers = Workers(shop)
         self.intake = Intake(shop, self.workers)
+        self.validation = Validation(shop.home, self.intake, self.workers)
         self._threads = ThreadPoolExecutor(STORE_THREADS, thread_name_prefix="store")
         self._reading = FairPool(READ_THREADS, READ_THREADS_PER_RUN, "reading")
 
@@ -66,7 +67,7 @@ class Grader:
     def take_up(self) -> None:
         """Takes up what a process before this one left: its active runs and their queues."""
         SnapshotStore(self.home.snapshots).clean()
-        clean_checks(self.home)
+        self.validation.clean()
         requeued = requeue_all_scoring(self.db)
         for record in list_runs(self.db, active_only=True):
             run = self.registry.put(record)

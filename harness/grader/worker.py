@@ -7,18 +7,27 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from loguru import logger
 
 from harness.domain.items import Item
-from harness.errors import ErrorClass, EvaluationFailed, HarnessError, LoadFailed, ServiceUnavailable, TooSlow
+from harness.errors import (
+    ErrorClass,
+    EvaluationFailed,
+    HarnessError,
+    Inadmissible,
+    LoadFailed,
+    ServiceUnavailable,
+    TooSlow,
+)
 from harness.grader.evaluate import Services, Subject, evaluate, planned_engine
 from harness.grader.items import hidden_items
 from harness.grader.jobs import BaselineJob, Job, SubmissionJob, next_job, requeue_orphans
-from harness.grader.limits import CONTROL_FLOOR_S, EVALUATION_FLOOR_S, limit_s, measured_pace
+from harness.grader.limits import CHECK_LIMIT_S, CONTROL_FLOOR_S, EVALUATION_FLOOR_S, limit_s, measured_pace
 from harness.grader.prompts import build_prompt
 from harness.grader.registry import ActiveRun
-from harness.grader.workshop import Stopped, Workshop, stopped_while_waiting
+from harness.grader.workshop import Stopped, Workshop, cut_off, own_trouble, run_ended
 from harness.inference.wire import GenerateRequest, LoadRequest, Sampling
 from harness.store.models import NewEvaluation
 from harness.store.records_evaluations import find_evaluation, save_evaluation
@@ -134,22 +143,55 @@ class RunWorker:
         if not check.result.set_running_or_notify_cancel():
             return
         try:
-            services = self._services()
-            loaded = services.inference.load(LoadRequest(path=str(self._seen_by_services(check.folder))))
-            spec = self._run.plan.benchmark.config.prompt_spec()
-            prompts = (build_prompt(spec, "1 + 1 ="),)
-            one_token = Sampling(max_tokens=1)
-            services.inference.generate(
-                GenerateRequest(prompts=prompts, sampling=one_token, limit_s=EVALUATION_FLOOR_S)
-            )
+            if self._run.is_over:
+                raise run_ended()
+            check.result.set_result(self._checked_load_s(check.folder))
         except Stopped:
-            check.result.set_exception(stopped_while_waiting())
+            check.result.set_exception(cut_off(self._run))
             raise
         except HarnessError as error:
             logger.bind(run=self._run.run_id).warning("a model was not validated: {}", error)
             check.result.set_exception(error)
-        else:
-            check.result.set_result(loaded.load_seconds)
+        except Exception:
+            # Whoever asked must not wait for ever.
+            check.result.set_exception(own_trouble())
+            raise
+
+    def _checked_load_s(self, folder: Path) -> float:
+        """Seconds that the engine took to load `folder`; what ends the engine twice is tried with the base model.
+
+        Raises:
+            Inadmissible: the engine broke on this checkpoint, and did not on the base model.
+            HarnessError: LoadFailed, or what broke.
+        """
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            try:
+                return self._say_one_token(folder)
+            except ServiceUnavailable as error:
+                if attempt == MAX_ATTEMPTS:
+                    self._blame(folder, error)
+        raise AssertionError("the last attempt raises")
+
+    def _blame(self, folder: Path, error: ServiceUnavailable) -> NoReturn:
+        """Says whose doing it is that the engine broke on `folder`."""
+        try:
+            self._say_one_token(self._run.plan.model.path)
+        except HarnessError:
+            raise error from None
+        raise Inadmissible(
+            "the engine broke off on this checkpoint twice; the base model could be loaded and asked in between",
+            "Load it yourself with transformers from its folder, and generate with it.",
+            error_class=ErrorClass.UNSCORABLE,
+        ) from error
+
+    def _say_one_token(self, folder: Path) -> float:
+        """Seconds of the load."""
+        services = self._services()
+        loaded = services.inference.load(LoadRequest(path=str(self._seen_by_services(folder))))
+        prompts = (build_prompt(self._run.plan.benchmark.config.prompt_spec(), "1 + 1 ="),)
+        one_token = Sampling(max_tokens=1)
+        services.inference.generate(GenerateRequest(prompts=prompts, sampling=one_token, limit_s=CHECK_LIMIT_S))
+        return loaded.load_seconds
 
     def _services(self) -> Services:
         """The run's services, once both answer; the harness starts them when it sees that they are needed."""

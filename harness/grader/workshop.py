@@ -10,7 +10,7 @@ from pathlib import Path
 from loguru import logger
 
 from harness.domain.runs import SubmissionState
-from harness.errors import HarnessError, Unready
+from harness.errors import HarnessError, RequestError, RunEnded, Unready
 from harness.grader.base_model import BaseModelInfo
 from harness.grader.evaluate import Services
 from harness.grader.registry import ActiveRun
@@ -62,8 +62,18 @@ def own_trouble() -> Unready:
     return Unready("the grader is in trouble", "Nothing is wrong with your submission: try again later.")
 
 
+def run_ended() -> RunEnded:
+    """What is told once a run is over."""
+    return RunEnded("this run has ended", "Nothing can be handed in any more.")
+
+
+def cut_off(run: ActiveRun) -> RequestError:
+    """What a request is told whose work was `Stopped`: its run was closed, or the grader stops."""
+    return run_ended() if run.closed.is_set() else stopped_while_waiting()
+
+
 def stopped_while_waiting() -> Unready:
-    """What a request is told that waits while the grader stops or its run is closed."""
+    """What a request is told that waits while the grader stops."""
     return Unready(
         "the grader is stopping; what was queued stays queued", "Look at /submissions in a minute.", retry_after_s=5
     )
