@@ -10,21 +10,38 @@ from harness.domain.base import Frozen
 
 
 class Score(Frozen):
-    """A mean over items in percent (0-100), its standard error in points, and the number of items."""
+    """A mean over items in percent (0-100), its standard error in points, and the number of items.
+
+    `low_pct` and `high_pct` are its 95 % interval by `method`; none in records of earlier versions.
+    """
 
     score_pct: float
     stderr_pct: float
     n_items: int
+    low_pct: float | None = None
+    high_pct: float | None = None
+    method: str | None = None
 
 
 class Improvement(Frozen):
-    """Mean paired difference to the baseline in points, with its normal 95 % interval."""
+    """Mean paired difference to the baseline in points, with its 95 % interval by `method`.
+
+    `method` None: the normal interval of earlier versions, which have none of what follows. `probability` is that of an
+    improvement above 0, `p_value` McNemar's exact one (right-or-wrong items), `seed` that of the bootstrap.
+    """
 
     points: float
     stderr_pct: float
     low: float
     high: float
     n_items: int
+    method: str | None = None
+    seed: int | None = None
+    probability: float | None = None
+    p_value: float | None = None
+    n_won: int | None = None
+    n_lost: int | None = None
+    n_tied: int | None = None
 
 
 class ItemResult(Frozen):

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, AwareDatetime, ConfigDict, Field, StringConstraints
 
 from harness.domain.base import Frozen
+from harness.domain.findings import Severity
 from harness.domain.runs import EndedBy, Phase, SubmissionState, Verdict
 from harness.domain.specs import EngineSpec, RunPlan
 from harness.store.models import EvaluationKey, Headline, ItemScore
@@ -130,8 +131,10 @@ class ExportedFinding(Frozen):
     submission_number: Count | None
     at: Time
     kind: Name
-    severity: Literal["info", "warning", "serious"]
+    severity: Severity
     detail: LongText
+    evidence: Json = Field(default_factory=dict)
+    tool_version: Name = ""
 
 
 class ExportedArtifact(Frozen):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import fmean
 
 from harness.domain.items import Part
 from harness.domain.scoring import Improvement, Score, aggregate, improvement
 from harness.domain.specs import Protocol
-from harness.store.models import Headline, ItemScore, PartScores, SubmissionRecord
+from harness.store.models import Headline, ItemScore, Metrics, PartScores, SubmissionRecord
 
 
 def score_parts(items: Sequence[ItemScore]) -> PartScores:
@@ -25,6 +26,20 @@ def score_parts(items: Sequence[ItemScore]) -> PartScores:
         final=aggregate(final),
         overall=aggregate([item.score for item in items]),
     )
+
+
+def metrics_of(items: Sequence[ItemScore]) -> Metrics:
+    """Per part (`feedback`, `final`, `all`) what tells skill from format: shares of cut and unread answers, length."""
+    parts = {part.value: [item for item in items if item.part is part] for part in Part}
+    return {name: _metrics(some) for name, some in {**parts, "all": list(items)}.items() if some}
+
+
+def _metrics(items: Sequence[ItemScore]) -> dict[str, float]:
+    return {
+        "truncation_rate": fmean(item.is_truncated for item in items),
+        "extraction_failure_rate": fmean(not item.is_extracted for item in items),
+        "mean_output_tokens": fmean(item.output_tokens for item in items),
+    }
 
 
 def best_of(submissions: Sequence[SubmissionRecord], protocol: Protocol) -> SubmissionRecord | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from statistics import NormalDist
 from typing import Any
 
 from pydantic import ValidationError
@@ -12,6 +13,7 @@ from sqlmodel import Session
 
 from harness.domain.base import canonical_hash, now_utc
 from harness.domain.runs import SubmissionState, Verdict
+from harness.domain.scoring import Improvement
 from harness.errors import Conflict, UsageError
 from harness.store.database import WritableDatabase
 from harness.store.export import export_in
@@ -34,6 +36,8 @@ from harness.store.tables import (
 MAX_RECORD_BYTES = 256 * 1024 * 1024
 # Sums of floating point numbers on another machine may differ in the last digit.
 TOLERANCE = 1e-6
+# What a headline of an earlier version lacks.
+ADDED = {"low_pct", "high_pct", "method", "seed", "probability", "p_value", "n_won", "n_lost", "n_tied"}
 _FIX = "Use the record.json that `harness export` or a finished run has written."
 
 
@@ -192,13 +196,21 @@ def _insert_children(session: Session, export: RunExport, ids: list[int]) -> Non
 
 
 def _agree(told: Headline | None, computed: Headline | None) -> bool:
-    """Whether two headlines are the same up to rounding."""
+    """Whether two headlines are the same up to rounding, and up to what earlier versions did not tell."""
+    if told and computed and told.improvement and computed.improvement and told.improvement.method is None:
+        computed = computed.model_copy(update={"improvement": _with_normal_interval(computed.improvement)})
     return _close(told.model_dump() if told else None, computed.model_dump() if computed else None)
+
+
+def _with_normal_interval(gain: Improvement) -> Improvement:
+    """As version 0.1 computed it."""
+    half = NormalDist().inv_cdf(0.975) * gain.stderr_pct
+    return gain.model_copy(update={"low": gain.points - half, "high": gain.points + half})
 
 
 def _close(a: object, b: object) -> bool:
     if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(_close(a[key], b[key]) for key in a)
+        return a.keys() == b.keys() and all((key in ADDED and a[key] is None) or _close(a[key], b[key]) for key in a)
     if isinstance(a, float) and isinstance(b, float):
         return math.isclose(a, b, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
     return a == b

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from harness.domain.findings import StoredFinding
 from harness.domain.items import Part
 from harness.domain.runs import EndedBy, Owner, Phase, SubmissionState, Verdict
 from harness.domain.scoring import Improvement, Score
@@ -17,18 +18,39 @@ from harness.store.models import (
     RunRecord,
     SubmissionRecord,
 )
-from harness.store.tables import BaselineRow, EvaluationRow, EventRow, ItemScoreRow, RunRow, SubmissionRow
+from harness.store.tables import BaselineRow, EvaluationRow, EventRow, FindingRow, ItemScoreRow, RunRow, SubmissionRow
 
 
-def _score(score_pct: float | None, stderr_pct: float | None, n_items: int | None) -> Score | None:
+def _score(row: EvaluationRow | RunRow, name: str, n_items: int | None) -> Score | None:
+    """The score in the row's columns `<name>_pct`, `<name>_stderr_pct`, `<name>_low_pct`, ..."""
+    score_pct, stderr_pct = getattr(row, f"{name}_pct"), getattr(row, f"{name}_stderr_pct")
     if score_pct is None or stderr_pct is None or n_items is None:
         return None
-    return Score(score_pct=score_pct, stderr_pct=stderr_pct, n_items=n_items)
+    return Score(
+        score_pct=score_pct,
+        stderr_pct=stderr_pct,
+        n_items=n_items,
+        low_pct=getattr(row, f"{name}_low_pct"),
+        high_pct=getattr(row, f"{name}_high_pct"),
+        method=getattr(row, f"{name}_method"),
+    )
+
+
+def set_score(row: EvaluationRow | RunRow, name: str, score: Score | None) -> None:
+    """Writes `score` (or its absence) into the row's columns `<name>_pct`, ...; the number of items is apart."""
+    for column, value in (
+        ("pct", score and score.score_pct),
+        ("stderr_pct", score and score.stderr_pct),
+        ("low_pct", score and score.low_pct),
+        ("high_pct", score and score.high_pct),
+        ("method", score and score.method),
+    ):
+        setattr(row, f"{name}_{column}", value)
 
 
 def headline_record(row: RunRow) -> Headline | None:
     """The headline of a closed run with a scored submission."""
-    score = _score(row.final_pct, row.final_stderr_pct, row.final_items)
+    score = _score(row, "final", row.final_items)
     if row.best_submission is None or score is None:
         return None
     gain = None
@@ -39,11 +61,18 @@ def headline_record(row: RunRow) -> Headline | None:
             low=row.improvement_low_pct or 0.0,
             high=row.improvement_high_pct or 0.0,
             n_items=score.n_items,
+            method=row.improvement_method,
+            seed=row.improvement_seed,
+            probability=row.improvement_probability,
+            p_value=row.improvement_p_value,
+            n_won=row.items_won,
+            n_lost=row.items_lost,
+            n_tied=row.items_tied,
         )
     return Headline(
         submission_number=row.best_submission,
         score=score,
-        baseline=_score(row.baseline_pct, row.baseline_stderr_pct, row.final_items),
+        baseline=_score(row, "baseline", row.final_items),
         improvement=gain,
     )
 
@@ -51,18 +80,22 @@ def headline_record(row: RunRow) -> Headline | None:
 def set_headline(row: RunRow, headline: Headline | None) -> None:
     """Writes `headline` (or its absence) into the row."""
     score = headline.score if headline else None
-    baseline = headline.baseline if headline else None
     gain = headline.improvement if headline else None
     row.best_submission = headline.submission_number if headline else None
-    row.final_pct = score.score_pct if score else None
-    row.final_stderr_pct = score.stderr_pct if score else None
     row.final_items = score.n_items if score else None
-    row.baseline_pct = baseline.score_pct if baseline else None
-    row.baseline_stderr_pct = baseline.stderr_pct if baseline else None
+    set_score(row, "final", score)
+    set_score(row, "baseline", headline.baseline if headline else None)
     row.improvement_pct = gain.points if gain else None
     row.improvement_stderr_pct = gain.stderr_pct if gain else None
     row.improvement_low_pct = gain.low if gain else None
     row.improvement_high_pct = gain.high if gain else None
+    row.improvement_method = gain.method if gain else None
+    row.improvement_seed = gain.seed if gain else None
+    row.improvement_probability = gain.probability if gain else None
+    row.improvement_p_value = gain.p_value if gain else None
+    row.items_won = gain.n_won if gain else None
+    row.items_lost = gain.n_lost if gain else None
+    row.items_tied = gain.n_tied if gain else None
 
 
 def run_record(row: RunRow) -> RunRecord:
@@ -95,6 +128,7 @@ def run_row(plan: RunPlan) -> RunRow:
     """A new run's row: the searchable columns are taken from the plan."""
     return RunRow(
         run_id=plan.run_id,
+        kind=plan.kind.value,
         agent=plan.agent.id,
         task=plan.benchmark.id,
         base_model=plan.model.repo_id,
@@ -116,11 +150,10 @@ def run_row(plan: RunPlan) -> RunRow:
 
 def part_scores(row: EvaluationRow) -> PartScores:
     """An evaluation's scores per part."""
-    return PartScores(
-        feedback=_score(row.feedback_pct, row.feedback_stderr_pct, row.feedback_items),
-        final=Score(score_pct=row.final_pct, stderr_pct=row.final_stderr_pct, n_items=row.final_items),
-        overall=Score(score_pct=row.all_pct, stderr_pct=row.all_stderr_pct, n_items=row.all_items),
-    )
+    final, overall = _score(row, "final", row.final_items), _score(row, "all", row.all_items)
+    assert final is not None
+    assert overall is not None
+    return PartScores(feedback=_score(row, "feedback", row.feedback_items), final=final, overall=overall)
 
 
 def evaluation_record(row: EvaluationRow) -> EvaluationRecord:
@@ -134,6 +167,7 @@ def evaluation_record(row: EvaluationRow) -> EvaluationRecord:
             tree_hash=row.tree_hash,
         ),
         scores=part_scores(row),
+        metrics=row.metrics,
         truncation_rate=row.truncation_rate,
         extraction_failure_rate=row.extraction_failure_rate,
         mean_output_tokens=row.mean_output_tokens,
@@ -156,6 +190,8 @@ def item_record(row: ItemScoreRow) -> ItemScore:
         output_tokens=row.output_tokens,
         is_truncated=bool(row.is_truncated),
         is_extracted=bool(row.is_extracted),
+        cluster=row.cluster,
+        sample_scores=tuple(row.sample_scores),
     )
 
 
@@ -174,6 +210,7 @@ def submission_record(row: SubmissionRow, evaluation: EvaluationRow | None) -> S
         tree_hash=row.tree_hash,
         evaluation_id=row.evaluation_id,
         scores=part_scores(evaluation) if evaluation else None,
+        metrics=evaluation.metrics if evaluation else {},
         error_class=row.error_class,
         detail=row.detail,
         note=row.note,
@@ -189,9 +226,15 @@ def baseline_record(row: BaselineRow, evaluation: EvaluationRow | None) -> Basel
         evaluation_id=row.evaluation_id,
         is_cached=bool(row.is_cached),
         scores=part_scores(evaluation) if evaluation else None,
+        metrics=evaluation.metrics if evaluation else {},
         detail=row.detail,
         attempts=row.attempts,
     )
+
+
+def finding_record(row: FindingRow) -> StoredFinding:
+    """A finding's record."""
+    return StoredFinding.model_validate({name: getattr(row, name) for name in StoredFinding.model_fields})
 
 
 def event_record(row: EventRow) -> EventRecord:

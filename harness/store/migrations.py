@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, Engine
 
 from harness.errors import PrerequisiteError
+from harness.store.migration_3 import MIGRATION_3
 from harness.store.schema import TABLES
 from harness.store.views import VIEWS
 
 Migration = tuple[str, ...]
 
 # Append only: a released entry is never edited, moved or removed.
-MIGRATIONS: tuple[Migration, ...] = (TABLES, VIEWS)
+MIGRATIONS: tuple[Migration, ...] = (TABLES, VIEWS, MIGRATION_3)
 
 
 def _version(connection: Connection) -> int:

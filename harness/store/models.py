@@ -61,12 +61,16 @@ class NewEvaluation(Frozen):
     score_seconds: float = 0.0
 
 
+Metrics = dict[str, dict[str, float]]
+
+
 class EvaluationRecord(Frozen):
-    """A stored evaluation; its items come from `item_scores`."""
+    """A stored evaluation; its items come from `item_scores`. `metrics`: part (feedback, final, all), name, value."""
 
     id: int
     key: EvaluationKey
     scores: PartScores
+    metrics: Metrics = Field(default_factory=dict)
     truncation_rate: float
     extraction_failure_rate: float
     mean_output_tokens: float
@@ -86,6 +90,7 @@ class BaselineRecord(Frozen):
     evaluation_id: int | None = None
     is_cached: bool = False
     scores: PartScores | None = None
+    metrics: Metrics = Field(default_factory=dict)
     detail: str | None = None
     attempts: int = 0
 
@@ -177,6 +182,7 @@ class SubmissionRecord(Frozen):
     tree_hash: str | None = None
     evaluation_id: int | None = None
     scores: PartScores | None = None
+    metrics: Metrics = Field(default_factory=dict)
     error_class: str | None = None
     detail: str | None = None
     note: str | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from statistics import fmean
 
 from sqlalchemy import insert
 from sqlmodel import Session, select
@@ -13,8 +12,8 @@ from harness.domain.runs import SubmissionState
 from harness.errors import Conflict, NotFound
 from harness.store.columns import MAX_DETAIL_CHARACTERS
 from harness.store.database import Database, WritableDatabase
-from harness.store.headline import score_parts
-from harness.store.mapping import baseline_record, evaluation_record, run_record
+from harness.store.headline import metrics_of, score_parts
+from harness.store.mapping import baseline_record, evaluation_record, run_record, set_score
 from harness.store.models import BaselineRecord, EvaluationKey, EvaluationRecord, ItemScore, NewEvaluation
 from harness.store.selection import items_in, require_open_run
 from harness.store.tables import BaselineRow, EvaluationRow, ItemScoreRow
@@ -55,23 +54,17 @@ def get_evaluation(db: Database, evaluation_id: int) -> EvaluationRecord:
 
 def evaluation_row(evaluation: NewEvaluation, origin: str = MADE_HERE) -> EvaluationRow:
     """A row whose scores and rates are computed from the items. Raises ValueError as `save_evaluation`."""
-    items, scores = evaluation.items, score_parts(evaluation.items)
-    feedback = scores.feedback
-    return EvaluationRow(
+    scores, metrics = score_parts(evaluation.items), metrics_of(evaluation.items)
+    row = EvaluationRow(
         **evaluation.key.model_dump(),
         origin=origin,
-        feedback_pct=feedback.score_pct if feedback else None,
-        feedback_stderr_pct=feedback.stderr_pct if feedback else None,
-        feedback_items=feedback.n_items if feedback else None,
-        final_pct=scores.final.score_pct,
-        final_stderr_pct=scores.final.stderr_pct,
+        feedback_items=scores.feedback.n_items if scores.feedback else None,
         final_items=scores.final.n_items,
-        all_pct=scores.overall.score_pct,
-        all_stderr_pct=scores.overall.stderr_pct,
         all_items=scores.overall.n_items,
-        truncation_rate=fmean(item.is_truncated for item in items),
-        extraction_failure_rate=fmean(not item.is_extracted for item in items),
-        mean_output_tokens=fmean(item.output_tokens for item in items),
+        truncation_rate=metrics["all"]["truncation_rate"],
+        extraction_failure_rate=metrics["all"]["extraction_failure_rate"],
+        mean_output_tokens=metrics["all"]["mean_output_tokens"],
+        metrics=metrics,
         engine=evaluation.engine.model_dump(mode="json"),
         engine_info=evaluation.engine_info,
         load_seconds=evaluation.load_seconds,
@@ -79,6 +72,9 @@ def evaluation_row(evaluation: NewEvaluation, origin: str = MADE_HERE) -> Evalua
         score_seconds=evaluation.score_seconds,
         created_at=now_utc(),
     )
+    for name, score in (("feedback", scores.feedback), ("final", scores.final), ("all", scores.overall)):
+        set_score(row, name, score)
+    return row
 
 
 def insert_evaluation(session: Session, row: EvaluationRow, items: tuple[ItemScore, ...]) -> int:

@@ -17,6 +17,7 @@ class RunRow(SQLModel, table=True):
     __tablename__ = "run"
 
     run_id: str = Field(primary_key=True)
+    kind: str = "agent"
     agent: str
     task: str
     base_model: str
@@ -51,12 +52,25 @@ class RunRow(SQLModel, table=True):
     final_pct: float | None = None
     final_stderr_pct: float | None = None
     final_items: int | None = None
+    final_low_pct: float | None = None
+    final_high_pct: float | None = None
+    final_method: str | None = None
     baseline_pct: float | None = None
     baseline_stderr_pct: float | None = None
+    baseline_low_pct: float | None = None
+    baseline_high_pct: float | None = None
+    baseline_method: str | None = None
     improvement_pct: float | None = None
     improvement_stderr_pct: float | None = None
     improvement_low_pct: float | None = None
     improvement_high_pct: float | None = None
+    improvement_method: str | None = None
+    improvement_seed: int | None = None
+    improvement_probability: float | None = None
+    improvement_p_value: float | None = None
+    items_won: int | None = None
+    items_lost: int | None = None
+    items_tied: int | None = None
 
 
 class EvaluationRow(SQLModel, table=True):
@@ -74,15 +88,26 @@ class EvaluationRow(SQLModel, table=True):
     feedback_pct: float | None = None
     feedback_stderr_pct: float | None = None
     feedback_items: int | None = None
+    feedback_low_pct: float | None = None
+    feedback_high_pct: float | None = None
+    feedback_method: str | None = None
     final_pct: float
     final_stderr_pct: float
     final_items: int
+    final_low_pct: float | None = None
+    final_high_pct: float | None = None
+    final_method: str | None = None
     all_pct: float
     all_stderr_pct: float
     all_items: int
+    all_low_pct: float | None = None
+    all_high_pct: float | None = None
+    all_method: str | None = None
     truncation_rate: float
     extraction_failure_rate: float
     mean_output_tokens: float
+    # Rates per part, and pass@k where several completions were drawn: {"final": {"pass@1": 0.5, ...}, ...}.
+    metrics: dict[str, dict[str, float]] = Field(default_factory=dict, sa_type=JsonText, nullable=False)
     engine: dict[str, Any] = Field(sa_type=JsonText, nullable=False)
     engine_info: dict[str, Any] = Field(sa_type=JsonText, nullable=False)
     load_seconds: float
@@ -104,6 +129,8 @@ class ItemScoreRow(SQLModel, table=True):
     output_tokens: int
     is_truncated: bool
     is_extracted: bool
+    cluster: str = ""
+    sample_scores: list[float] = Field(default_factory=list, sa_type=JsonText, nullable=False)
 
 
 class BaselineRow(SQLModel, table=True):
@@ -201,6 +228,8 @@ class FindingRow(SQLModel, table=True):
     kind: str
     severity: str
     detail: str
+    evidence: dict[str, Any] = Field(default_factory=dict, sa_type=JsonText, nullable=False)
+    tool_version: str = ""
 
 
 class ArtifactRow(SQLModel, table=True):

@@ -1,4 +1,4 @@
-"""The views for people as SQL: migration 2. A changed view is a new migration that drops and creates it again.
+"""The views for people as SQL: migration 2. A changed view is a new migration that drops and creates it again (see 3).
 
 Their columns and ready queries are described in docs/records.md.
 """

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from samples import START
 
 from harness.domain.admin import ArtifactIn, CloseRun, EventIn, FinishRun, ResourceSampleIn
+from harness.domain.findings import Finding
 from harness.domain.runs import EndedBy, Verdict
 from harness.errors import Conflict, ErrorClass, UsageError
 from harness.store import importing
@@ -25,11 +26,15 @@ from harness.store.models import NewSubmission
 from harness.store.query import run_query
 from harness.store.records_closing import close_run, reopen_run
 from harness.store.records_evaluations import find_evaluation
+from harness.store.records_findings import add_findings
 from harness.store.records_runs import add_event, add_sample, finish_run, list_runs
 from harness.store.records_submissions import new_submission, reject_submission
-from harness.store.tables import FindingRow, LlmCallRow
+from harness.store.tables import LlmCallRow
 
-BASE, GOOD = samples.items([0, 1, 0, 0], [0, 1, 0]), samples.items([1, 1, 1, 0], [1, 1, 0])
+BASE, GOOD = (
+    tuple(item.model_copy(update={"cluster": "c", "sample_scores": (item.score, item.score)}) for item in some)
+    for some in (samples.items([0, 1, 0, 0], [0, 1, 0]), samples.items([1, 1, 1, 0], [1, 1, 0]))
+)
 Change = Callable[[dict[str, Any]], object]
 
 
@@ -57,8 +62,10 @@ def full_run(db: WritableDatabase, number: int = 1) -> str:
         **{"run_id": run.run_id, "at": START, "provider": "p", "model": "m", "http_status": 200},
         **{"cost_usd": 0.1, "seconds": 1.0, "detail": {}},
     )
-    finding = FindingRow(run_id=run.run_id, submission_number=1, at=START, kind="k", severity="info", detail="d")
-    db.write(lambda session: session.add_all([call, finding]))
+    db.write(lambda session: session.add(call))
+    evidence = {"tensors": ["model.norm.weight"], "share": 0.25}
+    finding = Finding(submission_number=1, kind="k", severity="info", detail="d", evidence=evidence, tool_version="2")
+    add_findings(db, run.run_id, [finding], at=START)
     finish_run(db, run.run_id, FinishRun(ended_by=EndedBy.DEADLINE, exit_code=124, detail="time"), at=START)
     artifact = ArtifactIn(path="workspace/code/train.py", size_bytes=10, sha256="e" * 64)
     return close_run(db, run.run_id, CloseRun(artifacts=(artifact,)), at=START).run_id

@@ -5,14 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import samples
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.exc import OperationalError
 from sqlmodel import SQLModel
 
+from harness.domain.items import Part
+from harness.domain.runs import RunKind, Verdict
 from harness.errors import PrerequisiteError
+from harness.store.columns import time_text
 from harness.store.database import WritableDatabase, open_readonly, open_writer
 from harness.store.migrations import MIGRATIONS, migrate
+from harness.store.models import ItemScore
 from harness.store.query import run_query
+from harness.store.records_evaluations import item_scores
+from harness.store.records_findings import findings_of
+from harness.store.records_runs import get_run
 
 TABLES = [
     "run",
@@ -112,3 +120,51 @@ def test_reader_of_an_older_database_says_who_migrates(tmp_path: Path) -> None:
         open_readonly(path, is_grader_running=False)
     with pytest.raises(PrerequisiteError, match="still empty"):
         open_readonly(tmp_path / "empty.db", is_grader_running=False)
+
+
+def test_rows_of_the_first_version_stay_readable(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    engine = create_engine(f"sqlite:///{path}")
+    migrate(engine, MIGRATIONS[:2])
+    plan = samples.plan()
+    with engine.begin() as connection:
+        for table, values in _first_version_rows(plan).items():
+            names = ", ".join(values)
+            marks = ", ".join("?" * len(values))
+            connection.exec_driver_sql(f"INSERT INTO {table} ({names}) VALUES ({marks})", tuple(values.values()))
+    engine.dispose()
+    db = open_writer(path)
+    try:
+        run = get_run(db, plan.run_id)
+        assert (run.plan, run.plan.kind, run.verdict) == (plan, RunKind.AGENT, Verdict.GRADED)
+        assert run.headline
+        assert (run.headline.score.score_pct, run.headline.score.low_pct) == (50.0, None)
+        assert run.headline.improvement
+        assert (run.headline.improvement.low, run.headline.improvement.method) == (-3.0, None)
+        assert item_scores(db, 1) == (ItemScore(item_id="z0", part=Part.FINAL, score=1, output="x", output_tokens=2),)
+        assert [(f.detail, f.evidence, f.tool_version) for f in findings_of(db, plan.run_id)] == [("odd", {}, "")]
+        rows = run_query(db, "SELECT kind, final_pct, final_low_pct, items_won, findings FROM v_runs").rows
+        assert rows == (("agent", 50.0, None, None, 1),)
+        assert [row[0] for row in run_query(db, "SELECT n_runs FROM v_leaderboard").rows] == [1]
+    finally:
+        db.close()
+
+
+def _first_version_rows(plan: samples.RunPlan) -> dict[str, dict[str, object]]:
+    at = time_text(samples.START)
+    hashes = {"task_protocol": plan.task_protocol(), "engine_hash": plan.engine.hash(), "base_model_hash": "c"}
+    run = {"run_id": plan.run_id, "agent": "example", "task": "sums", "base_model": "tiny", **hashes}
+    run |= {"protocol": "standard", "seed": 0, "timeout_s": 600, "network": "none", "device": "cpu", "created_at": at}
+    run |= {"plan": plan.model_dump_json(), "phase": "ended", "verdict": "graded", "detail": "", "token_sha256": ""}
+    run |= {"subnet": "", "best_submission": 1, "final_pct": 50.0, "final_stderr_pct": 5.0, "final_items": 1}
+    run |= {"improvement_pct": 7.0, "improvement_stderr_pct": 5.1, "improvement_low_pct": -3.0}
+    run |= {"improvement_high_pct": 17.0}
+    scores = {f"{part}_{name}": 1.0 for part in ("final", "all") for name in ("pct", "stderr_pct", "items")}
+    rates = dict.fromkeys(("truncation_rate", "extraction_failure_rate", "mean_output_tokens"), 0.0)
+    seconds = dict.fromkeys(("load_seconds", "generate_seconds", "score_seconds"), 0.0)
+    evaluation = {**hashes, "tree_hash": "t", "origin": "", **scores, **rates, **seconds, "created_at": at}
+    evaluation |= {"id": 1, "engine": plan.engine.model_dump_json(), "engine_info": "{}"}
+    item = {"evaluation_id": 1, "item_id": "z0", "part": "final", "score": 1.0, "output": "x", "output_tokens": 2}
+    item |= {"is_truncated": 0, "is_extracted": 1}
+    finding = {"run_id": plan.run_id, "at": at, "kind": "k", "severity": "info", "detail": "odd"}
+    return {"run": run, "evaluation": evaluation, "item_score": item, "finding": finding}

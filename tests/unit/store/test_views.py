@@ -10,15 +10,17 @@ import samples
 from samples import START
 
 from harness.domain.admin import StartClock
+from harness.domain.findings import Finding
 from harness.domain.runs import EndedBy
 from harness.domain.specs import EngineSpec, Limits, Protocol
 from harness.errors import ErrorClass
 from harness.store.database import WritableDatabase
 from harness.store.query import run_query
 from harness.store.records_evaluations import fail_baseline, request_baseline
+from harness.store.records_findings import add_findings
 from harness.store.records_runs import start_clock
 from harness.store.records_submissions import mark_failed, reject_submission
-from harness.store.tables import FindingRow, LlmCallRow
+from harness.store.tables import LlmCallRow
 
 # Feedback 25 %, final 50 %, all items 37.5 %.
 BASE = samples.items([1, 0, 0, 0], [1, 1, 0, 0])
@@ -158,11 +160,9 @@ def test_triage_names_everything_to_look_at_and_nothing_else(db: WritableDatabas
     mark_failed(db, samples.queued(db, bad.run_id, "x").id, ErrorClass.EVALUATION_FAILED, "engine broke")
     cut = tuple(item.model_copy(update={"is_truncated": True, "is_extracted": False}) for item in FAIR)
     samples.scored(db, bad, "y", cut)
-    db.write(
-        lambda session: session.add(
-            FindingRow(run_id=bad.run_id, at=START, kind="clock", severity="warning", detail="clock went back")
-        )
-    )
+    clock = Finding(kind="clock", severity="warning", detail="clock went back")
+    moved = Finding(submission_number=1, kind="lineage", severity="serious", detail="not the base")
+    add_findings(db, bad.run_id, [clock, moved, Finding(kind="lineage", severity="info", detail="as it should be")])
     samples.closed(db, odd.run_id, EndedBy.INFRASTRUCTURE)
     found = {(row["run_id"], row["what"], row["kind"]) for row in rows(db, "SELECT * FROM v_triage")}
     assert found == {
@@ -170,6 +170,7 @@ def test_triage_names_everything_to_look_at_and_nothing_else(db: WritableDatabas
         (bad.run_id, "submission 2", "truncated outputs"),
         (bad.run_id, "submission 2", "unread outputs"),
         (bad.run_id, "finding", "clock"),
+        (bad.run_id, "submission 1", "lineage"),
         (odd.run_id, "baseline", "failed"),
         (odd.run_id, "verdict", "infra_void"),
     }
