@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import unicodedata
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
@@ -34,6 +35,11 @@ def parse_item(record: dict[str, Any]) -> Item:
     question, answer = str(record["question"]), str(record["answer"])
     item_id = str(record.get("id") or canonical_hash([question, answer])[:16])
     return Item(id=item_id, question=question, answer=answer, extra=rest)
+
+
+def normal_question(question: str) -> str:
+    """The question as far as it says whether two are the same: case, width and spaces aside."""
+    return " ".join(unicodedata.normalize("NFKC", question).casefold().split())
 
 
 def _rank(item_id: str, salt: str) -> str:
