@@ -14,6 +14,7 @@ from harness.domain.items import Item, divide
 from harness.domain.prompts import Prompt
 from harness.domain.specs import EvalMode, RunPlan
 from harness.errors import EvaluationFailed
+from harness.grader.limits import score_limit_s
 from harness.grader.prompts import build_prompt, sampling_of
 from harness.inference.wire import (
     Completion,
@@ -35,7 +36,6 @@ from harness.scorer.wire import (
 )
 from harness.store.models import EvaluationKey, ItemScore, NewEvaluation
 
-SCORE_TIMEOUT_S = 600.0
 # Modes in which the evaluator decides what the model is asked.
 OWN_PROMPTS = frozenset({EvalMode.OPENCOMPASS})
 # What of an answer is scored, and what of it is kept; a token is rarely more than 16 characters.
@@ -140,7 +140,7 @@ def _asked(plan: RunPlan, items: Sequence[Item], scorer: Scorer) -> _Asked:
         opencompass_dataset=config.opencompass_dataset,
         chat=config.chat,
         items=tuple(AskedItem(item_id=i.id, question=i.question, extra=i.extra) for i in items),
-        timeout_s=SCORE_TIMEOUT_S,
+        timeout_s=score_limit_s(len(items)),
     )
     reply = scorer.prompts(request)
     if len(reply.prompts) != len(items):
@@ -175,7 +175,7 @@ def _score(
             ScoreItem(item_id=i.id, sample=n, question=i.question, reference=i.answer, answer=c.text, extra=i.extra)
             for (i, n), c in zip(drawn, completions, strict=True)
         ),
-        timeout_s=SCORE_TIMEOUT_S,
+        timeout_s=score_limit_s(len(drawn)),
     )
     verdicts = scorer.score(request).verdicts
     if [verdict.item_id for verdict in verdicts] != [item.id for item, _ in drawn]:

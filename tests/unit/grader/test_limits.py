@@ -2,7 +2,15 @@
 
 from grader_case import AgentSide, Case
 
-from harness.grader.limits import EVALUATION_FLOOR_S, MARGIN, SLOWEST_TOKENS_PER_S, limit_s, measured_pace
+from harness.grader.limits import (
+    EVALUATION_FLOOR_S,
+    MARGIN,
+    SCORE_FLOOR_S,
+    SLOWEST_TOKENS_PER_S,
+    limit_s,
+    measured_pace,
+    score_limit_s,
+)
 
 
 def test_the_limit_is_a_multiple_of_what_the_answers_can_need() -> None:
@@ -28,3 +36,13 @@ def test_the_pace_is_the_baselines(case: Case, agent: AgentSide) -> None:
 def test_a_submission_is_generated_within_the_limit(case: Case, agent: AgentSide) -> None:
     agent.submit(agent.write("v1", 0.8))
     assert case.inference.requests[-1].limit_s >= EVALUATION_FLOOR_S
+
+
+def test_the_scorers_limit_follows_the_number_of_answers(case: Case, agent: AgentSide, monkeypatch) -> None:
+    assert score_limit_s(10) == SCORE_FLOOR_S
+    assert score_limit_s(20_000) == 10 * score_limit_s(2_000) > SCORE_FLOOR_S
+    asked = []
+    score = case.scorer.score
+    monkeypatch.setattr(case.scorer, "score", lambda request: (asked.append(request), score(request))[1])
+    agent.submit(agent.write("v1", 0.81))
+    assert [request.timeout_s for request in asked] == [score_limit_s(len(request.items)) for request in asked] != []
