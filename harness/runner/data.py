@@ -2,65 +2,68 @@
 
 from __future__ import annotations
 
+import fnmatch
 import hashlib
-import json
 import shutil
-from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from harness.domain.base import Frozen, canonical_hash
-from harness.domain.items import Item, parse_item
+from harness.domain.base import canonical_hash
+from harness.domain.items import normal_question
 from harness.domain.specs import Benchmark, DataRef
 from harness.errors import PrerequisiteError, UsageError
 from harness.home import PRIVATE_MODE, Home
-from harness.runner.resources import Say, freeze, locked, staged
+from harness.runner.data_items import divide_file, read_items
+from harness.runner.data_sources import (
+    EVAL_FILE,
+    SHIPPED,
+    TRAIN_FILE,
+    Fetch,
+    Fetcher,
+    Source,
+    eval_source,
+    train_source,
+)
+from harness.runner.resources import Say, freeze, locked, remove_read_only, staged
 
-TRAIN_FILE, EVAL_FILE = "train.jsonl", "test.jsonl"
-TRAIN_FUNCTION, EVAL_FUNCTION = "download_train_data", "download_eval_data"
-MAX_LINE_BYTES = 8 * 2**20
+# Raised when a benchmark's data would come out in another way than what earlier versions left in the store.
+STORE_VERSION = 1
+# Shorter questions come up in any text.
+SHORTEST_LEAK = 20
 
 
-class Fetch(Frozen):
-    """One call of a benchmark's data script: which function of which file fills `target`."""
+@dataclass(frozen=True)
+class _Order:
+    """What is to be prepared, and how its scripts are run."""
 
     benchmark: Benchmark
-    script: str
-    function: str
-    target: Path
     data_dir: Path | None
-
-
-Fetcher = Callable[[Fetch], None]
+    fetch: Fetcher
+    say: Say
 
 
 def prepare_data(benchmark: Benchmark, data_dir: Path | None, home: Home, fetch: Fetcher, say: Say) -> DataRef:
     """The benchmark's data in the store: train items, and hidden items where only the grader reads.
 
+    Where a benchmark has train data only, a part of it is hidden (`harness.domain.division`).
+
     Raises:
-        UsageError: the folder provides no data, or its items are malformed or overlap.
+        UsageError: the folder provides no data, or its items are malformed, overlap, are exposed, cannot be divided.
         PrerequisiteError: the data script failed.
     """
     check_data_dir(benchmark, data_dir)
-    key = canonical_hash([benchmark.digest, _content(benchmark, data_dir)])[:12]
+    key = canonical_hash([benchmark.digest, _content(benchmark, data_dir), STORE_VERSION])[:12]
     with locked(home.cache / "data"):
         receipt = home.cache / "data" / f"{benchmark.id}-{key}.json"
         if receipt.is_file():
             known = DataRef.model_validate_json(receipt.read_text())
             if (home.path / known.train_path).is_dir() and (home.path / known.eval_path).is_dir():
                 return known
-        train = home.train / benchmark.id / key
-        hidden = home.eval / benchmark.id / key
-        _fill(train, TRAIN_FILE, _call(benchmark, TRAIN_FUNCTION, train, data_dir), fetch, say)
-        _fill(hidden, EVAL_FILE, _call(benchmark, EVAL_FUNCTION, hidden, data_dir), fetch, say)
-        data = _verified(benchmark, train, hidden, home)
+        train, hidden = home.train / benchmark.id / key, home.eval / benchmark.id / key
+        is_divided = _filled(_Order(benchmark, data_dir, fetch, say), train, hidden)
+        data = _verified(benchmark, train, hidden, home).model_copy(update={"is_divided": is_divided})
         receipt.write_text(data.model_dump_json())
         return data
-
-
-def _call(benchmark: Benchmark, function: str, target: Path, data_dir: Path | None) -> Fetch:
-    has_data_script = (benchmark.path / "data.py").is_file()
-    script = "data.py" if function == EVAL_FUNCTION or has_data_script else "download_data.py"
-    return Fetch(benchmark=benchmark, script=script, function=function, target=target, data_dir=data_dir)
 
 
 def check_data_dir(benchmark: Benchmark, data_dir: Path | None) -> None:
@@ -71,42 +74,113 @@ def check_data_dir(benchmark: Benchmark, data_dir: Path | None) -> None:
     """
     if data_dir is None:
         return
-    missing = [name for name in benchmark.config.data_files if not (data_dir / name).is_file()]
     if not benchmark.config.data_files:
         raise UsageError(f"benchmark {benchmark.id} takes no --data-dir: it makes or ships its own data")
+    missing = [pattern for pattern in benchmark.config.data_files if not _fitting(data_dir, pattern)]
     if missing:
         raise UsageError(f"--data-dir {data_dir} lacks {', '.join(missing)}", "Name the folder that holds them.")
 
 
-def _fill(target: Path, file: str, call: Fetch, fetch: Fetcher, say: Say) -> None:
-    if (target / file).is_file():
+def _fitting(data_dir: Path, pattern: str) -> list[Path]:
+    """The files right in `data_dir` whose name fits."""
+    if not data_dir.is_dir():
+        return []
+    names = (path for path in data_dir.iterdir() if fnmatch.fnmatchcase(path.name, pattern))
+    return sorted(path for path in names if path.is_file())
+
+
+def _filled(order: _Order, train: Path, hidden: Path) -> bool:
+    """Fills both folders; whether train data had to be divided for it."""
+    source = eval_source(order.benchmark)
+    if source is not None:
+        _fill(order, train, train_source(order.benchmark))
+        _fill(order, hidden, source)
+        return False
+    # What a process that died in here left: the halves of two divisions must not be mixed.
+    for folder in (train, hidden):
+        if folder.exists():
+            remove_read_only(folder)
+    return _fill_both(order, train, hidden)
+
+
+def _fill(order: _Order, target: Path, source: Source) -> None:
+    if (target / source.file).is_file():
         return
-    say(f"preparing {file} of {call.benchmark.id}")
+    order.say(f"preparing {source.file} of {order.benchmark.id}")
     with staged(target) as stage:
-        shipped = call.benchmark.path / "data" / file
-        if (call.benchmark.path / call.script).is_file():
-            fetch(call.model_copy(update={"target": stage}))
-        elif shipped.is_file():
-            # This file alone: whatever else lies beside it may be hidden from the agent.
-            shutil.copyfile(shipped, stage / file)
-        if not (stage / file).is_file():
+        _fetch(order, source, stage)
+        if source.file == TRAIN_FILE and (stage / EVAL_FILE).exists():
             raise UsageError(
-                f"benchmark {call.benchmark.id} provides no {file}",
-                f"Its {call.script} must write it in {call.function}(target_dir), or data/{file} must exist.",
+                f"benchmark {order.benchmark.id} puts {EVAL_FILE} among its train data, which agents see",
+                f"{source.function} must not write it.",
             )
         freeze(stage)
+
+
+def _fill_both(order: _Order, train: Path, hidden: Path) -> bool:
+    """From train data alone. All of it lies below `hidden`, which no agent sees, until its public part is known.
+
+    A script that has written hidden items as well is taken at its word: then nothing is divided.
+    """
+    source = train_source(order.benchmark)
+    order.say(f"preparing {TRAIN_FILE} of {order.benchmark.id}; it has no hidden items of its own")
+    _make_private(hidden.parent)
+    with staged(hidden) as stage, staged(train) as public:
+        whole = stage / "whole"
+        whole.mkdir()
+        _fetch(order, source, whole)
+        has_hidden = (whole / EVAL_FILE).is_file()
+        if has_hidden:
+            (whole / EVAL_FILE).rename(stage / EVAL_FILE)
+            (whole / TRAIN_FILE).rename(public / TRAIN_FILE)
+        else:
+            share = order.benchmark.config.hidden_share
+            divide_file(whole / TRAIN_FILE, public / TRAIN_FILE, stage / EVAL_FILE, share)
+        # Whatever else the script has left may hold the items, too.
+        shutil.rmtree(whole)
+        freeze(stage)
+        freeze(public)
+    return not has_hidden
+
+
+def _fetch(order: _Order, source: Source, target: Path) -> None:
+    benchmark = order.benchmark
+    if source.script is not None:
+        call = Fetch(
+            benchmark=benchmark,
+            script=source.script,
+            function=source.function,
+            target=target,
+            data_dir=order.data_dir,
+        )
+        order.fetch(call)
+    elif source.shipped is not None:
+        # This file alone: whatever else lies beside it may be hidden from the agent.
+        shutil.copyfile(source.shipped, target / source.file)
+    if not (target / source.file).is_file():
+        raise UsageError(
+            f"benchmark {benchmark.id} provides no {source.file}",
+            f"{source.script} must write it in {source.function}(target_dir).",
+        )
+
+
+def _make_private(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(PRIVATE_MODE)
 
 
 def _verified(benchmark: Benchmark, train: Path, hidden: Path, home: Home) -> DataRef:
     for folder in (hidden.parent, hidden):
         folder.chmod(PRIVATE_MODE)
     train_items, eval_items = read_items(train / TRAIN_FILE), read_items(hidden / EVAL_FILE)
-    overlap = {_normal(item.question) for item in train_items} & {_normal(item.question) for item in eval_items}
+    questions = {normal_question(item.question) for item in eval_items}
+    overlap = {normal_question(item.question) for item in train_items} & questions
     if overlap:
         raise UsageError(
             f"benchmark {benchmark.id}: {len(overlap)} hidden questions are in the train data",
             "Fix its data.py: train and hidden items must not overlap.",
         )
+    _check_exposed(benchmark, questions)
     return DataRef(
         train_path=train.relative_to(home.path),
         eval_path=hidden.relative_to(home.path),
@@ -116,38 +190,22 @@ def _verified(benchmark: Benchmark, train: Path, hidden: Path, home: Home) -> Da
     )
 
 
-def read_items(path: Path) -> Sequence[Item]:
-    """Items of a JSONL file with `question` and `answer`.
-
-    Raises:
-        UsageError: a line is no such record, an id comes twice, or the file is empty.
-    """
-    items: list[Item] = []
-    with path.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            try:
-                items.append(parse_item(json.loads(line[:MAX_LINE_BYTES])))
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise UsageError(f"{path.name} line {number} is no item: {error!r}") from error
-    ids = {item.id for item in items}
-    if not items:
-        raise UsageError(f"{path.name} holds no items")
-    if path.name == EVAL_FILE and len(ids) != len(items):
-        raise UsageError(f"{path.name} holds {len(items)} items with {len(ids)} different ids", "Ids must be unique.")
-    return items
+def _check_exposed(benchmark: Benchmark, hidden_questions: set[str]) -> None:
+    for name in benchmark.config.expose_files:
+        text = normal_question((benchmark.path / name).read_text(encoding="utf-8", errors="replace"))
+        is_leak = any(question in text for question in hidden_questions if len(question) >= SHORTEST_LEAK)
+        if is_leak or Path(name).parts[0] == SHIPPED:
+            raise UsageError(
+                f"benchmark {benchmark.id} exposes {name}, which holds or may hold hidden items",
+                "Take it out of expose_files.",
+            )
 
 
-def _normal(question: str) -> str:
-    return " ".join(question.lower().split())
-
-
-def _content(benchmark: Benchmark, data_dir: Path | None) -> list[str]:
+def _content(benchmark: Benchmark, data_dir: Path | None) -> list[list[str]]:
     if data_dir is None:
         return []
-    files = (data_dir / name for name in benchmark.config.data_files)
+    files = [path for pattern in benchmark.config.data_files for path in _fitting(data_dir, pattern)]
     try:
-        return [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
+        return [[path.name, hashlib.sha256(path.read_bytes()).hexdigest()] for path in files]
     except OSError as error:
         raise PrerequisiteError(f"could not read {data_dir}: {error}") from error

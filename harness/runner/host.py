@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from harness.domain.specs import RunPlan
 from harness.errors import GraderUnavailable, InfrastructureError, PrerequisiteError
 from harness.home import Home
-from harness.runner.data import Fetch
+from harness.runner.data_sources import Fetch
 from harness.runner.grader_client import GraderClient
 from harness.runner.objects import RunObjects, Where
 from harness.runner.plan import RunDraft, product_tags

@@ -17,7 +17,8 @@ from harness.domain.specs import DataRef, ModelRef, RunPlan
 from harness.errors import Interrupted, PrerequisiteError, UnknownRun, UsageError
 from harness.home import RunFolder
 from harness.runner.attempt import Attempt
-from harness.runner.data import Fetch, prepare_data
+from harness.runner.data import prepare_data
+from harness.runner.data_sources import Fetch
 from harness.runner.files import write_whole
 from harness.runner.grader_client import GraderClient
 from harness.runner.hold import held, is_held

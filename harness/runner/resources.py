@@ -33,17 +33,18 @@ def staged(target: Path) -> Iterator[Path]:
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     for left in target.parent.glob(f".{target.name}.*"):
-        _remove_read_only(left)
+        remove_read_only(left)
     stage = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
         yield stage
         stage.rename(target)
     except BaseException:
-        _remove_read_only(stage)
+        remove_read_only(stage)
         raise
 
 
-def _remove_read_only(folder: Path) -> None:
+def remove_read_only(folder: Path) -> None:
+    """Removes a folder that may have been frozen."""
     for root, _, _ in os.walk(folder):
         Path(root).chmod(0o700)
     shutil.rmtree(folder, ignore_errors=True)

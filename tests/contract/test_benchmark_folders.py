@@ -15,7 +15,7 @@ import pytest
 from harness import catalog
 from harness.domain.items import Item
 from harness.domain.specs import Benchmark
-from harness.runner.data import read_items
+from harness.runner.data_items import read_items
 from harness.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
