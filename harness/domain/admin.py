@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from harness.domain.base import Frozen
-from harness.domain.runs import EndedBy, Owner, Phase, SubmissionState, Verdict
+from harness.domain.runs import EndedBy, Owner, Phase, RunKind, SubmissionState, Verdict
 from harness.domain.specs import RunPlan
 
 
@@ -63,6 +63,15 @@ class ArtifactIn(Frozen):
     sha256: str
 
 
+class GradeCheckpoint(Frozen):
+    """`POST /runs/{id}/submissions`: hands in the one checkpoint of a grading, below the directory handed over.
+
+    Only a run of kind `grade` takes it: what agents hand in comes from agents.
+    """
+
+    model_path: str
+
+
 class FinishRun(Frozen):
     """`POST /runs/{id}/finish`: the agent part is over; no submission is taken any more."""
 
@@ -107,6 +116,7 @@ class RunStatus(Frozen):
     """`GET /runs/{id}`: what the run loop needs to know, polled about once a second."""
 
     run_id: str
+    kind: RunKind = RunKind.AGENT
     phase: Phase
     verdict: Verdict | None = None
     ended_by: EndedBy | None = None

@@ -236,6 +236,11 @@ class RunPlan(Frozen):
     def kind(self) -> RunKind:
         return RunKind.GRADE if self.grading else RunKind.AGENT
 
+    @property
+    def is_baseline_anew(self) -> bool:
+        """Whether the baseline itself is what is graded, and its stored evaluation must not stand in for it."""
+        return self.grading is not None and self.grading.is_anew and not self.grading.has_base
+
     def task_protocol(self) -> str:
         """Hash of what must be equal for two scores to be comparable (contracts.md section 4)."""
         return canonical_hash(

@@ -8,6 +8,8 @@ from fastapi import APIRouter, Depends, FastAPI, Request
 from pydantic import BaseModel
 
 from harness.domain import admin
+from harness.domain.runs import RunKind
+from harness.errors import Conflict
 from harness.grader.edge import handle_errors
 from harness.grader.service import Grader
 from harness.grader.statuses import stats_of, status_of
@@ -93,6 +95,17 @@ def baseline(grader: Served, run_id: str) -> admin.RunStatus:
     run = grader.active(run_id)
     request_baseline(grader.db, run_id)
     grader.workers.wake(run)
+    return status_of(grader, run_id)
+
+
+@router.post("/runs/{run_id}/submissions")
+def grade(grader: Served, run_id: str, asked: admin.GradeCheckpoint) -> admin.RunStatus:
+    """Hands in the checkpoint of a grading, once; the run's status has what became of it."""
+    run = grader.active(run_id)
+    if run.plan.kind is not RunKind.GRADE:
+        raise Conflict(f"run {run_id} has an agent", "Its submissions are the agent's.")
+    if not submissions_of(grader.db, run_id):
+        grader.intake.admit(run, grader.intake.reserve(run, asked.model_path, note=None))
     return status_of(grader, run_id)
 
 

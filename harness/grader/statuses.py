@@ -24,6 +24,7 @@ def status_of(grader: Grader, run_id: str, record: RunRecord | None = None) -> R
     is_failed = baseline is not None and baseline.state is SubmissionState.FAILED
     return RunStatus(
         run_id=run_id,
+        kind=record.plan.kind,
         phase=record.phase,
         verdict=record.verdict,
         ended_by=record.ended_by,

@@ -75,14 +75,15 @@ class RunWorker:
     def _score(self, job: Job) -> None:
         is_begun = False
         try:
-            known = find_evaluation(self._shop.db, self._record.evaluation_key(job.tree_hash))
+            is_anew = self._is_anew(job)
+            known = None if is_anew else find_evaluation(self._shop.db, self._record.evaluation_key(job.tree_hash))
             services = self._services() if known is None else None
             job.begin()
             is_begun = True
             if services is None:
                 evaluation_id = known.id if known else 0
             else:
-                evaluation_id = save_evaluation(self._shop.db, self._evaluated(job, services)).id
+                evaluation_id = save_evaluation(self._shop.db, self._evaluated(job, services), is_anew=is_anew).id
             job.done(evaluation_id, is_cached=known is not None)
             logger.bind(run=self._run.run_id).info("{} scored, cached: {}", job.name, known is not None)
         except Stopped:
@@ -91,6 +92,11 @@ class RunWorker:
             self._give_up(job, error, is_begun=is_begun)
         if isinstance(job, SubmissionJob):
             self._shop.waiters.wake(job.record.id)
+
+    def _is_anew(self, job: Job) -> bool:
+        """Whether a stored evaluation must not stand in for `job`: that is the very thing to be graded anew."""
+        grading = self._run.plan.grading
+        return grading is not None and grading.is_anew and isinstance(job, SubmissionJob) == grading.has_base
 
     def _give_up(self, job: Job, error: Exception, *, is_begun: bool) -> None:
         log = logger.bind(run=self._run.run_id).opt(exception=None if isinstance(error, HarnessError) else error)

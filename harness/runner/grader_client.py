@@ -74,6 +74,10 @@ class GraderClient:
         """Asks for the baseline; it is there at once when cached, else queued."""
         return self._call("POST", f"/runs/{run_id}/baseline")
 
+    def grade(self, run_id: str, checkpoint: admin.GradeCheckpoint) -> admin.RunStatus:
+        """Hands in the checkpoint of a grading."""
+        return self._call("POST", f"/runs/{run_id}/submissions", checkpoint)
+
     def start_clock(self, run_id: str, clock: admin.StartClock) -> admin.RunStatus:
         return self._call("POST", f"/runs/{run_id}/clock", clock)
 

@@ -15,7 +15,6 @@ from harness.errors import (
     HarnessError,
     InfrastructureError,
     Interrupted,
-    ServiceUnavailable,
     meaning_of,
 )
 from harness.runner.attempt import Attempt
@@ -23,7 +22,7 @@ from harness.runner.collect import collect_workspace
 from harness.runner.grader_client import GraderClient
 from harness.runner.objects import AgentEnd, RunObjects
 from harness.runner.progress import Reporter
-from harness.runner.service_starts import ServiceStarts
+from harness.runner.service_keeper import ServiceKeeper
 from harness.runner.workspace import clock_copy, write_clock
 from harness.sandbox.owner import current_owner
 
@@ -48,8 +47,12 @@ class Trial:
         self._folder = objects.folder
         self._phase = Phase.PREPARING
         self._polled_at = self._sampled_at = 0.0
-        self._starts = ServiceStarts()
-        self._judged = self._refused = 0
+        self._services = ServiceKeeper(
+            objects,
+            note=lambda start: self._note("services", start=start),
+            say=lambda message: reporter.say(self._phase, message),
+        )
+        self._refused = 0
         self._is_grader_missed = False
         self._end: AgentEnd | None = None
         self._last: RunStatus | None = None
@@ -215,7 +218,7 @@ class Trial:
         if status.needs_output:
             self._hand_over()
         if status.needs_services:
-            self._start_services(status)
+            self._services.keep(status)
         self._sample()
         return status
 
@@ -238,23 +241,6 @@ class Trial:
     def _note(self, kind: str, **detail: object) -> None:
         """An event of the record."""
         self._grader.add_event(self._plan.run_id, EventIn(kind=kind, detail=detail))
-
-    def _start_services(self, status: RunStatus) -> None:
-        judged = len(status.submissions) - status.open_submissions
-        if judged != self._judged:
-            self._starts.has_result()
-        self._judged = judged
-        if self._objects.has_services() or not self._starts.is_due(time.monotonic()):
-            return
-        self._starts.begin(time.monotonic(), uses=status.service_uses, is_proven=status.baseline is not None)
-        self._reporter.say(self._phase, "starting the scoring services")
-        self._note("services", start=self._starts.in_vain)
-        try:
-            self._objects.start_services()
-        except ServiceUnavailable as error:
-            if self._starts.is_last:
-                raise
-            self._reporter.say(self._phase, f"once more: {error.what}")
 
     def _sample(self) -> None:
         if self._phase is not Phase.AGENT or time.monotonic() - self._sampled_at < SAMPLE_EVERY_S:

@@ -83,9 +83,15 @@ def _contradiction(export: RunExport) -> str:
         return "exactly the scored submissions must have an evaluation"
     if run.verdict is not Verdict.INTERRUPTED and any(not s.state.is_final for s in export.submissions):
         return "a submission is still open"
-    if (run.verdict is Verdict.GRADED) != any(s.evaluation is not None for s in export.submissions):
+    is_graded = any(s.evaluation is not None for s in export.submissions) or _is_graded_baseline(export)
+    if (run.verdict is Verdict.GRADED) != is_graded:
         return "the verdict does not fit the submissions"
     return _wrong_key(export)
+
+
+def _is_graded_baseline(export: RunExport) -> bool:
+    grading, baseline = export.run.plan.grading, export.baseline
+    return grading is not None and not grading.has_base and baseline is not None and baseline.evaluation is not None
 
 
 def _wrong_key(export: RunExport) -> str:

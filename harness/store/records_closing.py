@@ -47,7 +47,7 @@ def close_run(db: WritableDatabase, run_id: str, request: CloseRun, at: datetime
 
 def _verdict(session: Session, row: RunRow, asked: Verdict | None) -> Verdict:
     submissions = submissions_in(session, row.run_id)
-    has_scored = any(s.state is SubmissionState.SCORED for s in submissions)
+    has_scored = any(s.state is SubmissionState.SCORED for s in submissions) or _is_graded_baseline(session, row)
     # Nothing that is still open will be scored, which is the grader's doing as much as a failure is.
     is_unscored = any(s.state in OPEN_STATES or s.error_class in GRADER_FAILURES for s in submissions)
     is_broken = any(s.state is SubmissionState.FAILED and s.error_class not in GRADER_FAILURES for s in submissions)
@@ -60,6 +60,13 @@ def _verdict(session: Session, row: RunRow, asked: Verdict | None) -> Verdict:
         has_broken_submission=is_broken,
     )
     return decided if has_scored or asked in (None, Verdict.GRADED) else asked
+
+
+def _is_graded_baseline(session: Session, row: RunRow) -> bool:
+    """Whether it was the baseline that was to be scored, as of a model without a base, and it was."""
+    grading = run_record(row).plan.grading
+    baseline = session.get(BaselineRow, row.run_id) if grading and not grading.has_base else None
+    return baseline is not None and baseline.state == SubmissionState.SCORED
 
 
 def _fail_open(session: Session, run_id: str) -> None:

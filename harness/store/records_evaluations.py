@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sqlalchemy import insert
-from sqlmodel import Session, select
+from sqlmodel import Session, col, func, select
 
 from harness.domain.base import now_utc
 from harness.domain.runs import SubmissionState
@@ -19,6 +19,8 @@ from harness.store.selection import items_in, require_open_run
 from harness.store.tables import BaselineRow, EvaluationRow, ItemScoreRow
 
 MADE_HERE = ""
+# Origins of what was scored anew; the first evaluation under a key stays the one that serves as the cache.
+REPEAT_PREFIX = "repeat-"
 WAITING = (SubmissionState.QUEUED, SubmissionState.SCORING)
 
 
@@ -87,8 +89,10 @@ def insert_evaluation(session: Session, row: EvaluationRow, items: tuple[ItemSco
     return row.id
 
 
-def save_evaluation(db: WritableDatabase, evaluation: NewEvaluation) -> EvaluationRecord:
+def save_evaluation(db: WritableDatabase, evaluation: NewEvaluation, *, is_anew: bool = False) -> EvaluationRecord:
     """The stored evaluation with all its items; the first one under a key stays.
+
+    One made `is_anew` beside a first one is kept as a repeat, which is nobody's cache.
 
     Raises:
         ValueError: no items, an item twice, no final item, or a score outside [0, 1].
@@ -96,12 +100,18 @@ def save_evaluation(db: WritableDatabase, evaluation: NewEvaluation) -> Evaluati
 
     def work(session: Session) -> EvaluationRecord:
         row = find_in(session, evaluation.key)
-        if row is None:
-            row = evaluation_row(evaluation)
+        if row is None or is_anew:
+            row = evaluation_row(evaluation, MADE_HERE if row is None else _next_repeat(session, evaluation.key))
             insert_evaluation(session, row, evaluation.items)
         return evaluation_record(row)
 
     return db.write(work)
+
+
+def _next_repeat(session: Session, key: EvaluationKey) -> str:
+    is_repeat = col(EvaluationRow.origin).startswith(REPEAT_PREFIX)
+    count = select(func.count()).select_from(EvaluationRow).filter_by(**key.model_dump()).where(is_repeat)
+    return f"{REPEAT_PREFIX}{session.exec(count).one() + 1}"
 
 
 def item_scores(db: Database, evaluation_id: int) -> tuple[ItemScore, ...]:
@@ -116,7 +126,9 @@ def _baseline(session: Session, row: BaselineRow) -> BaselineRecord:
 
 
 def request_baseline(db: WritableDatabase, run_id: str) -> BaselineRecord:
-    """The run's baseline: scored at once if the cache has it, else queued; a failed one is queued again. Idempotent.
+    """The run's baseline: scored at once if the cache has it (and may serve), else queued; a failed one queued again.
+
+    Idempotent.
 
     Raises:
         NotFound: no such run.
@@ -133,7 +145,8 @@ def request_baseline(db: WritableDatabase, run_id: str) -> BaselineRecord:
             row.state, row.detail, row.ended_at, row.attempts = SubmissionState.QUEUED.value, None, None, 0
         record = run_record(run)
         key = record.evaluation_key(record.plan.model.tree_hash)
-        cached = find_in(session, key) if row.state == SubmissionState.QUEUED else None
+        may_be_cached = row.state == SubmissionState.QUEUED and not record.plan.is_baseline_anew
+        cached = find_in(session, key) if may_be_cached else None
         if cached is not None:
             row.state, row.evaluation_id, row.is_cached = SubmissionState.SCORED.value, cached.id, True
             row.ended_at = now_utc()
