@@ -6,12 +6,14 @@ import difflib
 import hashlib
 import re
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from harness.domain.base import Frozen
 from harness.domain.specs import NAME_PATTERN, Agent, AgentConfig, Benchmark, BenchmarkConfig
 from harness.errors import UsageError
 from harness.settings import Settings
@@ -19,22 +21,33 @@ from harness.settings import Settings
 CONFIG_NAME = "config.yaml"
 SMITH_PREFIX = "smith-"
 CACHE_FOLDERS = frozenset({"__pycache__"})
+TEXT_KEYS = frozenset({"name", "version", "description"})
+MAX_CONFIG_BYTES, MAX_CONFIG_NODES = 2**19, 20_000
 
 Config = TypeVar("Config", bound=BaseModel)
 
 
-def list_benchmarks(settings: Settings) -> list[Benchmark]:
-    """Every benchmark, ours first, each in order of its id.
+class BrokenFolder(Frozen):
+    """A benchmark folder that was found and cannot be used: `what` is wrong with it, and the `fix`."""
 
-    Raises:
-        UsageError: one of our own folders has a bad config. A published folder that cannot be used is left out.
-    """
-    own = [_own_benchmark(folder) for folder in _folders(_benchmark_root(settings))]
-    return own + [found for folder in _folders(settings.smith_bench_dir) if (found := _usable_smith(folder))]
+    id: str
+    path: Path
+    what: str
+    fix: str
+
+
+def list_benchmarks(settings: Settings) -> list[Benchmark]:
+    """Every benchmark that can be used, ours first, each in order of its folder; see `broken_benchmarks` for others."""
+    return [found for found in _survey(settings) if isinstance(found, Benchmark)]
+
+
+def broken_benchmarks(settings: Settings) -> list[BrokenFolder]:
+    """The benchmark folders that cannot be used, in the order of `list_benchmarks`: none of them stops the others."""
+    return [found for found in _survey(settings) if isinstance(found, BrokenFolder)]
 
 
 def find_benchmark(settings: Settings, benchmark_id: str) -> Benchmark:
-    """The benchmark called `benchmark_id`; no other folder's config is read.
+    """The benchmark called `benchmark_id`; no config is read but its own and, of published folders, the names.
 
     Raises:
         UsageError: there is no such folder (says the nearest names), or its config is bad (says file and key).
@@ -42,16 +55,29 @@ def find_benchmark(settings: Settings, benchmark_id: str) -> Benchmark:
     folder = _benchmark_root(settings) / benchmark_id
     if _is_folder_name(benchmark_id) and (folder / CONFIG_NAME).is_file():
         return _own_benchmark(folder)
-    if benchmark_id.startswith(SMITH_PREFIX):
-        for folder in _smith_candidates(settings, benchmark_id):
+    for folder in _smith_folders(settings):
+        if _smith_id(folder) == benchmark_id:
             return _smith_benchmark(folder)
     raise _unknown("benchmark", benchmark_id, benchmark_names(settings), _benchmark_root(settings))
 
 
+def benchmark_at(settings: Settings, folder: Path) -> Benchmark:
+    """The benchmark in a folder anywhere; one below SMITH_BENCH_DIR is read as a published one.
+
+    Raises:
+        UsageError: the folder holds no benchmark, or its config is bad (says file and key).
+    """
+    folder = folder.resolve()
+    if not (folder / CONFIG_NAME).is_file():
+        raise UsageError(f"{folder} holds no {CONFIG_NAME}", "Name a benchmark's folder, or make one: `harness new`.")
+    is_published = folder.parent == settings.smith_folder().resolve()
+    return _smith_benchmark(folder) if is_published else _own_benchmark(folder)
+
+
 def benchmark_names(settings: Settings) -> list[str]:
-    """The ids of all benchmark folders, told by their folder names alone."""
+    """The ids of all benchmark folders, usable or not."""
     own = [folder.name for folder in _folders(_benchmark_root(settings))]
-    return own + [SMITH_PREFIX + folder.name for folder in _folders(settings.smith_bench_dir)]
+    return [*own, *dict.fromkeys(id_ for folder in _smith_folders(settings) if (id_ := _smith_id(folder)) not in own)]
 
 
 def list_agents(settings: Settings) -> list[Agent]:
@@ -147,28 +173,55 @@ def _benchmark(benchmark_id: str, folder: Path, config: BenchmarkConfig) -> Benc
 
 
 def _smith_benchmark(folder: Path) -> Benchmark:
-    """A published folder: its id comes from its config's name, and keys that this product does not know are ignored."""
+    """A published folder: its id comes from its config's name (or else its own), and unknown keys are ignored."""
     raw = _read(folder / CONFIG_NAME)
     known = {key: value for key, value in raw.items() if key in BenchmarkConfig.model_fields and value is not None}
+    # `version: 1.0` is a number in YAML.
+    known = {
+        key: str(value) if isinstance(value, int | float) and key in TEXT_KEYS else value
+        for key, value in known.items()
+    }
+    known.setdefault("name", folder.name)
     config = _parse(BenchmarkConfig, folder / CONFIG_NAME, known)
     return _benchmark(SMITH_PREFIX + config.name, folder, config)
 
 
-def _usable_smith(folder: Path) -> Benchmark | None:
-    """None for a folder of somebody else's that cannot be used (no name, unknown evaluation mode): no error of ours."""
+def _survey(settings: Settings) -> Iterator[Benchmark | BrokenFolder]:
+    taken: dict[str, Path] = {}
+    own = [(folder.name, folder, _own_benchmark) for folder in _folders(_benchmark_root(settings))]
+    published = [(_smith_id(folder), folder, _smith_benchmark) for folder in _smith_folders(settings)]
+    for benchmark_id, folder, read in own + published:
+        if benchmark_id in taken:
+            yield BrokenFolder(
+                id=benchmark_id,
+                path=folder,
+                what=f"{folder} has the same name as {taken[benchmark_id]}",
+                fix="Give one of them another name.",
+            )
+            continue
+        taken[benchmark_id] = folder
+        try:
+            yield read(folder)
+        except UsageError as error:
+            yield BrokenFolder(id=benchmark_id, path=folder, what=error.what, fix=error.fix)
+        except OSError as error:
+            yield BrokenFolder(
+                id=benchmark_id, path=folder, what=f"{folder}: {error.strerror}", fix="Make it readable."
+            )
+
+
+def _smith_folders(settings: Settings) -> list[Path]:
+    """Published folders; of two with one name, the folder that is called so itself is first."""
+    return sorted(_folders(settings.smith_folder()), key=lambda folder: _smith_id(folder) != SMITH_PREFIX + folder.name)
+
+
+def _smith_id(folder: Path) -> str:
+    """By the name in its config; by the folder's where that cannot be read."""
     try:
-        return _smith_benchmark(folder)
-    except UsageError:
-        return None
-
-
-def _smith_candidates(settings: Settings, benchmark_id: str) -> Iterator[Path]:
-    """The folder of that name if its config has no other name, else the folder whose config has it."""
-    name = benchmark_id.removeprefix(SMITH_PREFIX)
-    folders = _folders(settings.smith_bench_dir)
-    for folder in sorted(folders, key=lambda folder: folder.name != name):
-        if _read(folder / CONFIG_NAME).get("name", folder.name) == name:
-            yield folder
+        name = _read(folder / CONFIG_NAME).get("name")
+    except (UsageError, OSError):
+        name = None
+    return SMITH_PREFIX + (name if isinstance(name, str) and name else folder.name)
 
 
 def _agent(folder: Path) -> Agent:
@@ -181,16 +234,31 @@ def _agent(folder: Path) -> Agent:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file."""
+    """The mapping in a YAML file; somebody else may have written it."""
+    if path.stat().st_size > MAX_CONFIG_BYTES:
+        raise UsageError(f"{path} is larger than {MAX_CONFIG_BYTES} bytes", "Keep data out of it.")
     try:
         raw = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}, line {mark.line + 1}" if mark else str(path)
         raise UsageError(f"{where}: not valid YAML: {_first_line(error)}", "Correct the file.") from error
     if not isinstance(raw, dict):
         raise UsageError(f"{path}: must be a mapping of keys to values", "See an existing config.yaml for the form.")
+    if sum(1 for _ in islice(_nodes(raw), MAX_CONFIG_NODES)) == MAX_CONFIG_NODES:
+        raise UsageError(f"{path}: holds more than {MAX_CONFIG_NODES} values", "Write it without aliases (`*name`).")
     return raw
+
+
+def _nodes(value: object) -> Iterator[object]:
+    """Everything in `value`, what aliases repeat as often as they do: a few lines of them can mean millions."""
+    open_values = [value]
+    while open_values:
+        yield (value := open_values.pop())
+        if isinstance(value, dict):
+            open_values += [*value.keys(), *value.values()]
+        elif isinstance(value, list | set | tuple):
+            open_values += value
 
 
 def _first_line(error: Exception) -> str:

@@ -29,7 +29,11 @@ class Settings(BaseSettings):
     home: Path = Field(Path(".harness"), description="everything the harness keeps")
     root: Path = Field(Path(), description="the checkout that holds benchmarks/, agents/ and images/")
     agents_dir: Path | None = Field(None, description="more agent folders, beside those of the checkout")
-    smith_bench_dir: Path = Field(Path("../rl-smith/benchmarks"), validation_alias="SMITH_BENCH_DIR")
+    smith_bench_dir: Path = Field(
+        Path("../rl-smith/benchmarks"),
+        validation_alias="SMITH_BENCH_DIR",
+        description="published benchmark folders, named smith-<name>",
+    )
     autorl_file_path: Path | None = Field(
         None, validation_alias="AUTORL_FILE_PATH", description="where local models and data lie"
     )
@@ -43,6 +47,11 @@ class Settings(BaseSettings):
     def resolved_home(self) -> Home:
         """The home as an absolute, link-free path."""
         return Home(self.home.expanduser().resolve())
+
+    def smith_folder(self) -> Path:
+        """Where published benchmark folders lie; the default is a neighbour of the checkout, wherever one stands."""
+        is_given = "smith_bench_dir" in self.model_fields_set
+        return self.smith_bench_dir.expanduser() if is_given else self.root / self.smith_bench_dir
 
 
 def known_names() -> dict[str, str]:

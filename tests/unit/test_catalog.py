@@ -56,7 +56,7 @@ def test_only_the_asked_for_folder_is_read(settings: Settings, benchmarks: Path)
     write_benchmark(benchmarks, "bad", "name: [\n")
     assert catalog.find_benchmark(settings, "good").id == "good"
     with pytest.raises(UsageError, match="bad"):
-        catalog.list_benchmarks(settings)
+        catalog.find_benchmark(settings, "bad")
 
 
 def test_lists_are_in_order_and_leave_templates_out(settings: Settings, benchmarks: Path, agents: Path) -> None:
@@ -173,9 +173,69 @@ def test_published_folder_goes_by_the_name_in_its_config(settings: Settings) -> 
     assert catalog.find_benchmark(settings, "smith-shop").path.name == "folder"
 
 
-def test_published_folder_that_cannot_be_used_is_left_out_of_the_list(settings: Settings) -> None:
+def test_published_folder_without_a_name_goes_by_its_folder(settings: Settings) -> None:
+    write_benchmark(settings.smith_bench_dir, "plain", "description: x\nversion: 1.0\n")
+    assert catalog.find_benchmark(settings, "smith-plain").config.version == "1.0"
+
+
+def test_broken_folders_stop_no_list_and_say_what_is_wrong(settings: Settings, benchmarks: Path) -> None:
+    write_benchmark(benchmarks, "good")
+    write_benchmark(benchmarks, "torn", "name: [\n")
     write_benchmark(settings.smith_bench_dir, "old", "name: old\neval_mode: custom_model\n")
-    write_benchmark(settings.smith_bench_dir, "nameless", "description: x\n")
-    assert catalog.list_benchmarks(settings) == []
+    write_benchmark(settings.smith_bench_dir, "torn-too", "name: [\n")
+    write_benchmark(settings.smith_bench_dir, "web")
+    assert [benchmark.id for benchmark in catalog.list_benchmarks(settings)] == ["good", "smith-web"]
+    broken = {folder.id: folder for folder in catalog.broken_benchmarks(settings)}
+    assert [*broken] == ["torn", "smith-old", "smith-torn-too"]
+    assert "not valid YAML" in broken["torn"].what
+    assert "eval_mode" in broken["smith-old"].what
+    assert broken["smith-old"].fix
+    assert catalog.find_benchmark(settings, "smith-web").id == "smith-web"
     with pytest.raises(UsageError, match="eval_mode"):
         catalog.find_benchmark(settings, "smith-old")
+
+
+def test_of_two_folders_with_one_name_the_list_tells_the_other(settings: Settings, benchmarks: Path) -> None:
+    write_benchmark(benchmarks, "smith-web")
+    smith = settings.smith_bench_dir
+    for folder, name in (("web", "web"), ("another", "shop"), ("shop", "shop")):
+        write_benchmark(smith, folder, f"name: {name}\n")
+    listed = {benchmark.id: benchmark.path for benchmark in catalog.list_benchmarks(settings)}
+    assert listed == {"smith-web": (benchmarks / "smith-web").resolve(), "smith-shop": (smith / "shop").resolve()}
+    assert all(catalog.find_benchmark(settings, name).path == path for name, path in listed.items())
+    assert [folder.path.name for folder in catalog.broken_benchmarks(settings)] == ["web", "another"]
+    assert "same name" in catalog.broken_benchmarks(settings)[0].what
+
+
+def test_published_folders_are_looked_for_beside_the_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SMITH_BENCH_DIR", raising=False)
+    write_benchmark(tmp_path / "rl-smith" / "benchmarks", "web")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    settings = Settings(root=tmp_path / "checkout")
+    assert [found.id for found in catalog.list_benchmarks(settings)] == []
+    (tmp_path / "checkout").mkdir()
+    assert [found.id for found in catalog.list_benchmarks(settings)] == ["smith-web"]
+
+
+def test_any_folder_can_be_read_by_its_path(settings: Settings, tmp_path: Path) -> None:
+    assert catalog.benchmark_at(settings, write_benchmark(tmp_path, "mine")).id == "mine"
+    published = write_benchmark(settings.smith_bench_dir, "web", "name: web\ntask_type: agentic\n")
+    assert catalog.benchmark_at(settings, published).id == "smith-web"
+    with pytest.raises(UsageError, match=r"holds no config\.yaml"):
+        catalog.benchmark_at(settings, tmp_path)
+
+
+def aliases(levels: int) -> str:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 9)}]" for k in range(1, levels)]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    "text", [aliases(30), "[" * 100_000, "name: b\n" + "# x\n" * 200_000, "name: 9" + "9" * 10_000]
+)
+def test_config_that_would_eat_the_machine_is_refused(settings: Settings, benchmarks: Path, text: str) -> None:
+    write_benchmark(benchmarks, "b", text)
+    with pytest.raises(UsageError):
+        catalog.find_benchmark(settings, "b")
