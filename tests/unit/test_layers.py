@@ -21,6 +21,7 @@ RANKS = {
     "unix_socket": 1,
     "unix_http": 2,
     "unix_service": 2,
+    "executor": 2,
     "sandbox": 3,
     "catalog": 3,
     "store": 3,
