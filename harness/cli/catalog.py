@@ -34,7 +34,10 @@ def list_(
     """List runs, benchmarks, agents or base models."""
     from harness.settings import load_settings
 
-    rows = _LISTS[kind](load_settings())
+    settings = load_settings()
+    rows = _LISTS[kind](settings)
+    if kind is Kind.BENCHMARKS:
+        _tell_broken(settings)
     if as_json:
         render.print_json(rows)
     elif rows:
@@ -66,6 +69,14 @@ def _benchmarks(settings: Settings) -> list[Row]:
         }
         for found in list_benchmarks(settings)
     ]
+
+
+def _tell_broken(settings: Settings) -> None:
+    """Folders that cannot be used, on stderr: the list itself is of what can be run."""
+    from harness.catalog import broken_benchmarks
+
+    for folder in broken_benchmarks(settings):
+        render.say(render.without_escapes(f"{folder.id} cannot be used: {folder.what}. {folder.fix}"))
 
 
 def _agents(settings: Settings) -> list[Row]:
