@@ -69,6 +69,12 @@ def test_extract_says_which_answers_could_not_be_read(score: Score) -> None:
     assert [verdict.is_extracted for verdict in score(code, ["a", ""]).verdicts] == [True, False]
 
 
+def test_extract_gets_the_extra_fields_that_it_takes(score: Score) -> None:
+    code = EXACT + "\ndef extract(model_answer, form):\n    return model_answer if form == 'word' else None\n"
+    assert [verdict.is_extracted for verdict in score(code, form="word", colour="red").verdicts] == [True]
+    assert [verdict.is_extracted for verdict in score(code, form="number", colour="red").verdicts] == [False]
+
+
 def test_files_beside_eval_can_be_imported(score: Score, folder: Path) -> None:
     (folder / "answers_of_this_benchmark.py").write_text("HALF = 0.5")
     code = "from answers_of_this_benchmark import HALF\ndef evaluate(*_, **__): return HALF"

@@ -42,10 +42,11 @@ class EvalFile:
 
         return call
 
-    def is_extracted(self, answer: str) -> bool:
-        """What the module's `extract(model_answer)`, where there is one, says of an answer: whether it can be read."""
-        extract = getattr(self._module, "extract", None)
-        return extract is None or extract(answer) is not None
+    def is_extracted(self, answer: str, extra: Mapping[str, Any]) -> bool:
+        """What the module's `extract(model_answer, **extra)`, if there is one, says: whether an answer can be read."""
+        if getattr(self._module, "extract", None) is None:
+            return True
+        return self.function("extract", ("model_answer",))(answer, extra=extra) is not None
 
 
 def score_of(item: ScoreItem, function: str, value: object) -> float:

@@ -1,6 +1,6 @@
 """`per_sample`: the benchmark's `evaluate(question, model_answer, reference_answer, **extra)`, item by item.
 
-If eval.py also has `extract(model_answer)`, an answer for which it returns None is recorded as not extracted.
+If eval.py also has `extract(model_answer, **extra)`, an answer for which it returns None is recorded as not extracted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class PerSample:
     def _verdict(self, item: ScoreItem) -> ItemVerdict:
         try:
             value = self._evaluate(item.question, item.answer, item.reference, extra=item.extra)
-            is_extracted = self._file.is_extracted(item.answer)
+            is_extracted = self._file.is_extracted(item.answer, item.extra)
         except (Exception, SystemExit) as error:
             # An edge: whatever the benchmark's code raises is told with the item it was raised on.
             raise EvaluationFailed(f"item {item.item_id}: eval.py raised {words_of(error)}") from error
