@@ -15,7 +15,7 @@ def built_image(zone: str) -> str:
     from harness.sandbox.engine import connect
     from harness.sandbox.images import detect_device, expected_tags, missing_images
 
-    tags = expected_tags(ROOT, detect_device("cpu"), os.environ.get("HARNESS_BASE_IMAGE", ""))
+    tags = expected_tags(ROOT, detect_device("cpu"), os.environ.get("HARNESS_BASE_IMAGE", ""), with_optional=True)
     client = connect()
     try:
         is_missing = zone in missing_images(client, tags)

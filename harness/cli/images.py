@@ -10,7 +10,9 @@ from harness.cli import render
 
 
 def images(
-    zones: Annotated[list[str] | None, typer.Argument(metavar="ZONE", help="Only these; default: all.")] = None,
+    zones: Annotated[
+        list[str] | None, typer.Argument(metavar="ZONE", help="Only these; default: all that runs ordinarily need.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Build also what is up to date.")] = False,
     prune: Annotated[bool, typer.Option("--prune", help="Then remove superseded images of ours.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Zone and tag, for machines.")] = False,
@@ -18,7 +20,7 @@ def images(
     """Build the container images that are missing or stale."""
     from harness.cli.image_progress import showing_builds
     from harness.sandbox.engine import connect
-    from harness.sandbox.images import BuildRequest, build_images, detect_device, prune_images
+    from harness.sandbox.images import BuildRequest, build_images, detect_device, expected_tags, prune_images
     from harness.settings import load_settings
 
     settings = load_settings()
@@ -32,7 +34,8 @@ def images(
     client = connect()
     with showing_builds() as progress:
         tags = build_images(client, request, progress)
-    removed = prune_images(client, tags, with_build_stages=True) if prune else []
+    kept = expected_tags(request.root, request.device, request.base_image, with_optional=True)
+    removed = prune_images(client, kept, with_build_stages=True) if prune else []
     for name in removed:
         render.say(f"removed {name}")
     if as_json:

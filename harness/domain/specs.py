@@ -14,6 +14,8 @@ from harness.domain.runs import RunKind
 
 # Raised whenever an evaluator of ours would give the same answers another score: stored scores are then not reused.
 EVALUATORS_VERSION = 1
+# Of images/opencompass; in eval_mode opencompass it decides prompts and scores.
+OPENCOMPASS_VERSION = "0.5.4"
 NAME_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 
 
@@ -241,6 +243,11 @@ class RunPlan(Frozen):
         """Whether the baseline itself is what is graded, and its stored evaluation must not stand in for it."""
         return self.grading is not None and self.grading.is_anew and not self.grading.has_base
 
+    def _evaluators(self) -> int | str:
+        if self.benchmark.config.eval_mode is EvalMode.OPENCOMPASS:
+            return f"{EVALUATORS_VERSION}, opencompass {OPENCOMPASS_VERSION}"
+        return EVALUATORS_VERSION
+
     def task_protocol(self) -> str:
         """Hash of what must be equal for two scores to be comparable (contracts.md section 4)."""
         return canonical_hash(
@@ -252,6 +259,6 @@ class RunPlan(Frozen):
                 "prompt": self.benchmark.config.prompt_spec().model_dump(mode="json"),
                 "protocol": self.protocol.value,
                 "limit": self.limit,
-                "evaluators": EVALUATORS_VERSION,
+                "evaluators": self._evaluators(),
             }
         )

@@ -13,7 +13,7 @@ from harness.home import Home
 from harness.runner.data_sources import Fetch
 from harness.runner.grader_client import GraderClient
 from harness.runner.objects import RunObjects, Where
-from harness.runner.plan import RunDraft, product_tags
+from harness.runner.plan import OPENCOMPASS_ZONE, RunDraft, product_tags
 from harness.sandbox.compose import GraderSpec, compose_up, grader_container, grader_user, start_again
 from harness.sandbox.data_scripts import DataScript, run_data_script
 from harness.sandbox.derived_images import agent_image, ensure_image, scorer_image
@@ -21,7 +21,7 @@ from harness.sandbox.disk import choose_mode
 from harness.sandbox.doctor import require_isolation
 from harness.sandbox.engine import DockerClient, EngineInfo, connect, engine_info, log_tail
 from harness.sandbox.image_build import Progress
-from harness.sandbox.images import missing_images
+from harness.sandbox.images import has_image, missing_images
 from harness.sandbox.owner import current_owner
 from harness.settings import Settings
 
@@ -67,6 +67,11 @@ class Host:
         missing = missing_images(self.client, needed)
         if missing:
             raise PrerequisiteError(f"images are missing or stale: {', '.join(missing)}", "Build them: `make images`.")
+        if draft.images["scorer"] == ours[OPENCOMPASS_ZONE] and not has_image(self.client, ours[OPENCOMPASS_ZONE]):
+            raise PrerequisiteError(
+                "eval_mode opencompass needs an image of its own, which is missing or stale",
+                f"Build it, about 1.2 GB and some minutes: `harness images {OPENCOMPASS_ZONE}`.",
+            )
         for plan in (agent_image(draft.agent.path, ours), scorer_image(root, draft.benchmark.path, ours)):
             ensure_image(self.client, root, plan, self.show_build)
 
@@ -129,10 +134,11 @@ class Host:
         require_isolation(self.client, self.home, self.settings, plan.images["agent"])
 
     def run_data_script(self, draft: RunDraft, call: Fetch) -> None:
-        """One call of a benchmark's data script in a container."""
+        """One call of a benchmark's data script in a container with the packages of its requirements.txt."""
+        image = scorer_image(self.settings.root.resolve(), call.benchmark.path, product_tags(self.settings))
         script = DataScript(
             run_id=draft.run_id,
-            image=draft.images["scorer"],
+            image=image.tag,
             benchmark=call.benchmark.path,
             script=call.script,
             function=call.function,

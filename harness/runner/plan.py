@@ -11,15 +11,21 @@ from pathlib import Path
 
 from harness import catalog
 from harness.domain.base import Frozen, now_utc
-from harness.domain.specs import Agent, Benchmark, DataRef, EngineSpec, Limits, ModelRef, RunPlan
+from harness.domain.specs import Agent, AgentConfig, Benchmark, DataRef, EngineSpec, EvalMode, Limits, ModelRef, RunPlan
 from harness.errors import UsageError
 from harness.runner.data import check_data_dir
 from harness.runner.request import RunRequest
+from harness.sandbox.build_context import ZONES
 from harness.sandbox.derived_images import agent_image, scorer_image
 from harness.sandbox.images import detect_device, expected_tags
 from harness.settings import Settings
 
 MAX_AGENT_NAME = 24
+# In the place of an agent where a checkpoint is only scored; such a plan's runs are called `..._grade_...`.
+NO_AGENT = Agent(id="none", path=Path(), digest="", config=AgentConfig(name="none"))
+GRADE_NAME = "grade"
+# The image that is a run's scorer in eval_mode opencompass.
+OPENCOMPASS_ZONE = "opencompass"
 # Below this size the Python overhead per step dominates: a few wide batches (docs/performance.md).
 TINY_MODEL_BYTES = 100 * 2**20
 TINY_BATCH, ORDINARY_BATCH = 128, 32
@@ -51,7 +57,7 @@ def draft(request: RunRequest, settings: Settings) -> RunDraft:
         UsageError: no such benchmark or agent, or a combination that cannot be run.
     """
     benchmark = catalog.find_benchmark(settings, request.task)
-    agent = catalog.find_agent(settings, request.agent)
+    agent = NO_AGENT if request.grading else catalog.find_agent(settings, request.agent)
     check_data_dir(benchmark, request.data_dir)
     model = request.model or benchmark.config.default_model
     if model is None:
@@ -68,7 +74,7 @@ def draft(request: RunRequest, settings: Settings) -> RunDraft:
         )
     created_at = now_utc()
     return RunDraft(
-        run_id=new_run_id(agent.id, created_at),
+        run_id=new_run_id(GRADE_NAME if request.grading else agent.id, created_at),
         created_at=created_at,
         request=request,
         agent=agent,
@@ -101,6 +107,7 @@ def complete(draft: RunDraft, model: ModelRef, data: DataRef) -> RunPlan:
         port=draft.request.port,
         images=draft.images,
         engine=_engine(draft, model),
+        grading=draft.request.grading,
     )
 
 
@@ -124,17 +131,21 @@ def _limits(request: RunRequest, benchmark: Benchmark) -> Limits:
 
 @cache
 def product_tags(settings: Settings) -> dict[str, str]:
-    """Zone -> tag of the product's own images, for the checkout as this process found it."""
-    return expected_tags(settings.root.resolve(), detect_device(settings.device), settings.base_image)
+    """Zone -> tag of the product's own images, optional ones too, for the checkout as this process found it."""
+    root, device = settings.root.resolve(), detect_device(settings.device)
+    return expected_tags(root, device, settings.base_image, with_optional=True)
 
 
 def _images(settings: Settings, agent: Agent, benchmark: Benchmark) -> dict[str, str]:
-    """Zone -> tag; agent and scorer are images of their own where their folder asks for one."""
+    """Zone -> tag; agent and scorer are images of their own where their folder, or the eval_mode, asks for one."""
     tags = product_tags(settings)
+    scorer = scorer_image(settings.root.resolve(), benchmark.path, tags).tag
+    ours = {zone.name: tags[zone.name] for zone in ZONES if not zone.is_optional}
+    agents = {} if agent is NO_AGENT else {"agent": agent_image(agent.path, tags).tag}
     return {
-        **tags,
-        "agent": agent_image(agent.path, tags).tag,
-        "scorer": scorer_image(settings.root.resolve(), benchmark.path, tags).tag,
+        **{zone: tag for zone, tag in ours.items() if zone != "agent"},
+        **agents,
+        "scorer": tags[OPENCOMPASS_ZONE] if benchmark.config.eval_mode is EvalMode.OPENCOMPASS else scorer,
     }
 
 

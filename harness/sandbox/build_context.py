@@ -34,6 +34,10 @@ class Zone:
     name: str
     parent: str | None
     has_harness: bool = False
+    # The part of `harness` that runs there, if that is not called as the zone is; its packages come with it.
+    part: str = ""
+    # Built on demand only; a run needs it where its plan says so.
+    is_optional: bool = False
 
 
 # In build order.
@@ -44,6 +48,7 @@ ZONES = (
     Zone("grader", "base", has_harness=True),
     Zone("scorer", "base", has_harness=True),
     Zone("inference", "torch", has_harness=True),
+    Zone("opencompass", "torch", has_harness=True, part="scorer", is_optional=True),
 )
 
 
@@ -67,8 +72,11 @@ def zone_files(root: Path, zone: Zone, device: str) -> tuple[ContextFile, ...]:
         raise PrerequisiteError(f"no {folder / 'Dockerfile'}", "Run in the checkout, or point HARNESS_ROOT at it.")
     files = [ContextFile("Dockerfile", (folder / "Dockerfile").read_bytes())]
     if zone.has_harness:
-        files.append(ContextFile("requirements.txt", _zone_requirements(root, zone.name).encode()))
-        files.extend(_harness_files(root, zone.name))
+        part = zone.part or zone.name
+        own = folder / "requirements.txt"
+        packages = _zone_requirements(root, part) + (own.read_text() if own.is_file() else "")
+        files.append(ContextFile("requirements.txt", packages.encode()))
+        files.extend(_harness_files(root, part))
     elif zone.name == "torch":
         files.append(ContextFile("requirements.txt", (folder / f"requirements-{device}.txt").read_bytes()))
     elif zone.parent is not None:

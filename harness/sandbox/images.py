@@ -27,7 +27,7 @@ Device = Literal["cpu", "gpu"]
 
 
 class BuildRequest(Frozen):
-    """What to build: the checkout, the target, the base image (empty: chosen), and which zones (empty: all)."""
+    """What to build: checkout, target, base image (empty: chosen), and which zones (empty: all but optional ones)."""
 
     root: Path
     device: Device
@@ -52,13 +52,14 @@ def detect_device(setting: str) -> Device:
     return "gpu" if setting == "gpu" else "cpu"
 
 
-def expected_tags(root: Path, device: str, base_image: str = "") -> dict[str, str]:
+def expected_tags(root: Path, device: str, base_image: str = "", *, with_optional: bool = False) -> dict[str, str]:
     """Zone -> `harness-<zone>:<digest>` for the checkout as it is now; asks no Docker.
 
     The digest covers the Dockerfile, every copied file, requirements, the base image setting and the parents' digests;
     not the host's certificates and wheels, which leave no trace but the packages that are pinned anyway.
     """
-    return {name: image.tag for name, image in _zone_images(root, device, base_image).items()}
+    images = _zone_images(root, device, base_image).values()
+    return {image.zone.name: image.tag for image in images if with_optional or not image.zone.is_optional}
 
 
 def missing_images(client: docker.DockerClient, tags: dict[str, str]) -> list[str]:
@@ -77,7 +78,9 @@ def has_image(client: docker.DockerClient, tag: str) -> bool:
 
 
 def build_images(client: docker.DockerClient, request: BuildRequest, progress: Progress) -> dict[str, str]:
-    """Builds what is missing of the request's zones and of what they stand on; returns the tags of all zones.
+    """Builds what is missing of the request's zones and of what they stand on.
+
+    Returns the tags of all zones, of optional ones only where they were asked for.
 
     Raises:
         PrerequisiteError: a build failed or cannot start; the message says why and what to do.
@@ -87,14 +90,15 @@ def build_images(client: docker.DockerClient, request: BuildRequest, progress: P
         images = _zone_images(request.root, request.device, request.base_image)
         tags = {name: image.tag for name, image in images.items()}
         missing = missing_images(client, tags)
-        for zone in _with_parents(request.zones or tuple(tags)):
+        wanted = request.zones or tuple(zone.name for zone in ZONES if not zone.is_optional)
+        for zone in _with_parents(wanted):
             if request.is_forced or zone.name in missing:
                 _build_zone(client, request, images[zone.name], tags, progress)
     except (DockerException, requests.RequestException) as error:
         raise PrerequisiteError(
             f"the Docker Engine does not build: {error}", "Is it running? Try `docker info`."
         ) from error
-    return tags
+    return {zone.name: tags[zone.name] for zone in ZONES if not zone.is_optional or zone.name in wanted}
 
 
 def stale_images(client: docker.DockerClient, tags: dict[str, str]) -> list[str]:

@@ -29,6 +29,9 @@ _READY_POLL_S = 0.1
 # What torch and transformers take before the first weight is loaded.
 _INFERENCE_BASE_MB = 3_000
 _INFERENCE_MINIMUM_MB = 4_000
+_SCORER_MB = 2_000
+# OpenCompass takes 0.7 GB before the first item, and the process of the next evaluation waits ready.
+_OPENCOMPASS_IMAGE, _OPENCOMPASS_MB = "harness-opencompass:", 4_000
 
 
 class Service(Frozen):
@@ -85,7 +88,9 @@ def scorer_service(home: Home, run_id: str, owner: Owner, image: str, benchmark:
         command=("python", "-m", "harness.scorer"),
         socket_dir=home.scorer_dir(run_id),
         mounts=((benchmark, "/benchmark"),),
-        resources=Resources(memory_mb=2_000, pids=256),
+        resources=Resources(
+            memory_mb=_OPENCOMPASS_MB if image.startswith(_OPENCOMPASS_IMAGE) else _SCORER_MB, pids=256
+        ),
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.domain.specs import OPENCOMPASS_VERSION
 from harness.errors import PrerequisiteError
 from harness.sandbox import build_context, wheelhouse
 from harness.sandbox.build_context import ZONES, ContextFile, build_tar, context_digest, folder_files, zone_files
@@ -18,6 +19,7 @@ from harness.sandbox.images import detect_device, expected_tags
 
 ROOT = Path(__file__).resolve().parents[2]
 ZONE = {zone.name: zone for zone in ZONES}
+PACKAGES = "requirements.txt"
 
 
 @pytest.fixture
@@ -54,6 +56,31 @@ def test_tags_name_the_zone_and_twelve_digits() -> None:
         repository, digest = tag.split(":")
         assert repository == f"harness-{zone}"
         assert len(digest) == 12
+
+
+def test_optional_zones_are_told_only_where_they_are_asked_for() -> None:
+    tags = expected_tags(ROOT, "cpu", with_optional=True)
+    assert tags.keys() - expected_tags(ROOT, "cpu").keys() == {"opencompass"}
+    assert tags["opencompass"].startswith("harness-opencompass:")
+
+
+def test_opencompass_is_a_scorer_with_more_packages(checkout: Path) -> None:
+    scorer = {name for name in names_in(checkout, "scorer") if name.startswith("harness/")}
+    assert {name for name in names_in(checkout, "opencompass") if name.startswith("harness/")} == scorer
+    packages = {
+        zone: next(file.content.decode() for file in zone_files(checkout, ZONE[zone], "cpu") if file.name == PACKAGES)
+        for zone in ("scorer", "opencompass")
+    }
+    assert packages["opencompass"].startswith(packages["scorer"])
+    # Stored scores are filed under this version.
+    assert f"\nopencompass=={OPENCOMPASS_VERSION}\n" in packages["opencompass"]
+
+
+def test_the_evaluators_code_moves_both_scorers(checkout: Path) -> None:
+    before = expected_tags(checkout, "cpu", with_optional=True)
+    append(checkout / "harness/scorer/evaluators/__init__.py")
+    after = expected_tags(checkout, "cpu", with_optional=True)
+    assert {zone for zone in before if before[zone] != after[zone]} == {"scorer", "opencompass"}
 
 
 def test_same_content_gives_the_same_tags_elsewhere(checkout: Path) -> None:

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.domain.specs import DataRef, ModelRef, Protocol
+from harness import catalog
+from harness.domain import specs
+from harness.domain.specs import DataRef, EvalMode, ModelRef, Protocol
 from harness.errors import UsageError
 from harness.runner.plan import complete, draft
 from harness.runner.request import RunRequest
@@ -92,3 +94,23 @@ def test_a_data_folder_that_does_not_fit_is_refused_before_anything_is_fetched(
 ) -> None:
     with pytest.raises(UsageError, match=r"lacks train\.jsonl"):
         draft(RunRequest(agent="noop", task="gsm8k", model="m", data_dir=tmp_path), settings)
+
+
+def test_opencompass_is_scored_in_an_image_of_its_own(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    ordinary = draft(RunRequest(agent="noop", task="arithmetic"), settings)
+    assert "opencompass" not in ordinary.images
+    benchmark = catalog.find_benchmark(settings, "arithmetic")
+    config = benchmark.config.model_copy(update={"eval_mode": EvalMode.OPENCOMPASS})
+    monkeypatch.setattr(catalog, "find_benchmark", lambda *_: benchmark.model_copy(update={"config": config}))
+    plan = draft(RunRequest(agent="noop", task="arithmetic"), settings)
+    assert plan.images["scorer"].startswith("harness-opencompass:")
+    assert plan.images == {**ordinary.images, "scorer": plan.images["scorer"]}
+
+
+def test_scores_of_another_opencompass_are_not_reused(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = complete(draft(RunRequest(agent="noop", task="arithmetic"), settings), model(), data())
+    config = plan.benchmark.config.model_copy(update={"eval_mode": EvalMode.OPENCOMPASS})
+    plan = plan.model_copy(update={"benchmark": plan.benchmark.model_copy(update={"config": config})})
+    before = plan.task_protocol()
+    monkeypatch.setattr(specs, "OPENCOMPASS_VERSION", "9.9.9")
+    assert plan.task_protocol() != before
