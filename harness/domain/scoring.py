@@ -1,10 +1,9 @@
-"""Scores as statistics: mean, standard error, and the paired improvement over the baseline."""
+"""What is said of scores: a mean with its error, an improvement over the baseline, and what is shown of them.
+
+They are computed in harness/statistics.
+"""
 
 from __future__ import annotations
-
-import math
-from collections.abc import Mapping, Sequence
-from statistics import NormalDist, fmean, stdev
 
 from harness.domain.base import Frozen
 
@@ -59,40 +58,6 @@ class ItemResult(Frozen):
     output_tokens: int = 0
     is_truncated: bool = False
     is_extracted: bool = True
-
-
-def aggregate(scores: Sequence[float]) -> Score:
-    """Mean and standard error of item scores in [0, 1], in percent.
-
-    Raises:
-        ValueError: no items, or a score that is not finite or outside [0, 1].
-    """
-    if not scores:
-        raise ValueError("no item scores to aggregate")
-    if not all(math.isfinite(s) and 0 <= s <= 1 for s in scores):
-        raise ValueError("item scores must be finite and within [0, 1]")
-    stderr = stdev(scores) / math.sqrt(len(scores)) if len(scores) > 1 else 0.0
-    return Score(score_pct=100 * fmean(scores), stderr_pct=100 * stderr, n_items=len(scores))
-
-
-def improvement(scores: Mapping[str, float], baseline: Mapping[str, float]) -> Improvement:
-    """Paired difference of two evaluations over the items they share (item id -> score in [0, 1]).
-
-    Raises:
-        ValueError: the two do not cover the same items.
-    """
-    if scores.keys() != baseline.keys() or not scores:
-        raise ValueError("a paired improvement needs the same items on both sides")
-    differences = [scores[i] - baseline[i] for i in sorted(scores)]
-    stderr = stdev(differences) / math.sqrt(len(differences)) if len(differences) > 1 else 0.0
-    mean, half = fmean(differences), NormalDist().inv_cdf(0.975) * stderr
-    return Improvement(
-        points=100 * mean,
-        stderr_pct=100 * stderr,
-        low=100 * (mean - half),
-        high=100 * (mean + half),
-        n_items=len(differences),
-    )
 
 
 # Steps of a shown score, in points. Half a standard error itself is a function of the score, and would give it away.

@@ -146,6 +146,28 @@ def test_run_of_this_id_with_other_content_is_a_conflict(db: WritableDatabase, o
     assert counts(other) == before
 
 
+def test_record_of_the_first_version_is_taken_as_it_is(record: bytes, other: WritableDatabase) -> None:
+    old = json.loads(record)
+    headline = old["run"]["headline"]
+    for part in (headline["score"], headline["baseline"], headline["improvement"]):
+        for name in importing.ADDED & part.keys():
+            del part[name]
+    gain = headline["improvement"]
+    half = 1.959963984540054 * gain["stderr_pct"]
+    gain.update(low=gain["points"] - half, high=gain["points"] + half)
+    for finding in old["findings"]:
+        del finding["evidence"], finding["tool_version"]
+    run = import_run(other, json.dumps(old).encode())
+    assert run.headline
+    assert run.headline.improvement
+    assert (run.headline.improvement.method, run.headline.improvement.low) == (None, gain["low"])
+    assert import_run(other, json.dumps(old).encode()) == run
+    gain.update(high=99.0)
+    old["run_id"] = old["run"]["plan"]["run_id"] = old["run_id"][:-1] + "7"
+    with pytest.raises(UsageError, match="headline"):
+        import_run(other, json.dumps(old).encode())
+
+
 def test_open_run_can_be_exported_but_not_imported(db: WritableDatabase, other: WritableDatabase) -> None:
     run = samples.registered(db, samples.plan())
     with pytest.raises(UsageError, match="not closed"):
@@ -214,6 +236,11 @@ def _score(document: dict[str, Any]) -> dict[str, Any]:
         (lambda d: d["run"].update(closed_at=None), "not closed"),
         (lambda d: d["run"]["headline"]["score"].update(score_pct=99.0), "headline"),
         (lambda d: d["run"].update(headline=None), "headline"),
+        (lambda d: d["run"]["headline"]["improvement"].update(high=99.0), "headline"),
+        (lambda d: d["run"]["headline"]["improvement"].update(probability=0.99), "headline"),
+        (lambda d: d["run"]["headline"]["improvement"].update(seed=1), "headline"),
+        (lambda d: d["run"]["headline"]["improvement"].update(method=None), "headline"),
+        (lambda d: d["run"]["headline"]["score"].update(low_pct=60.0), "headline"),
         (lambda d: d["run"].update(exit_code=2**70), "exit_code"),
         (lambda d: d["run"]["plan"].update(seed=2**70), "fit"),
         (lambda d: d["run"]["plan"].update(created_at="2026-01-02T03:04:05"), "time zone"),
