@@ -5,8 +5,8 @@
    opened and a sparse terabyte never read (422, 413).
 3. Config, tokenizer and templates are read within bounds, only to be compared: the base model's own are used (notes).
 4. Headers are read within a budget and must describe exactly the base model's tensors (422).
-5. The tensors' bytes are copied into a stage, hashed and searched for NaN in one pass. Headers are written anew:
-   nothing but tensors crosses.
+5. The tensors' bytes are copied into a stage, hashed, sketched and searched for NaN in one pass. Headers are written
+   anew: nothing but tensors crosses.
 6. Every file's identity, size and times, and the listing as a whole, must be what they were (422).
 7. What is judged from here on is the copy: tied head, tree hash, copy of the base model. Then the stage is committed.
 """
@@ -19,7 +19,8 @@ from pathlib import Path
 
 from pydantic import Field
 
-from harness.checkpoint.tree import HEAD, HashedTensor, combined_hash, is_tied_head
+from harness.checkpoint.fingerprint import Fingerprint
+from harness.checkpoint.tree import HEAD, is_tied_head
 from harness.domain.base import Frozen
 from harness.domain.text import shown
 from harness.errors import ErrorClass, Inadmissible, TooLarge, Unready
@@ -44,13 +45,17 @@ class AdmissionLimits(Frozen):
 
 
 class Admitted(Frozen):
-    """An admitted checkpoint: `snapshot_path` is a complete model folder, `notes` are for the agent."""
+    """An admitted checkpoint: `snapshot_path` is a complete model folder, `notes` are for the agent.
+
+    `fingerprint` is for the record alone: nothing of what it shows is ever told to an agent.
+    """
 
     tree_hash: str
     snapshot_path: Path
     notes: tuple[str, ...]
     size_bytes: int
     is_base_copy: bool
+    fingerprint: Fingerprint
 
 
 @dataclass(frozen=True)
@@ -83,12 +88,12 @@ def admit(
         shards = read_shards(folder_fd, listing.weights, base)
         size = sum(entry.size for entry in listing.weights)
         with store.stage(size + base.companion_bytes) as stage:
-            tensors = Copier(folder_fd, stage, check).copy(shards)
+            fingerprint = Copier(folder_fd, stage, check).copy(shards)
             _check_same_listing(folder_fd, listing.entries, limits)
-            _check_head(tensors, base)
+            _check_head(fingerprint, base)
             check()
             _add_companions(stage, base)
-            tree_hash = combined_hash(tensors)
+            tree_hash = fingerprint.tree_hash
             path = stage.commit(snapshot_key(tree_hash, base))
     is_base_copy = tree_hash == base.tree_hash
     return Admitted(
@@ -97,6 +102,7 @@ def admit(
         notes=(COPY_OF_BASE, *notes) if is_base_copy else notes,
         size_bytes=size,
         is_base_copy=is_base_copy,
+        fingerprint=fingerprint,
     )
 
 
@@ -134,8 +140,9 @@ def _check_same_listing(folder_fd: int, before: tuple[Entry, ...], limits: Admis
         )
 
 
-def _check_head(tensors: dict[str, HashedTensor], base: BaseModelInfo) -> None:
+def _check_head(fingerprint: Fingerprint, base: BaseModelInfo) -> None:
     """A loader that finds a head unlike the embedding unties the two: that would be another architecture."""
+    tensors = {tensor.name: tensor.hashed for tensor in fingerprint.tensors}
     if base.is_tied and HEAD in tensors and base.embedding and not is_tied_head(tensors):
         raise Inadmissible(
             f"{HEAD} differs from {base.embedding}, but the base model ties them",

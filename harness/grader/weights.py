@@ -1,4 +1,4 @@
-"""The weight files of a submission: headers against the base model's, then one pass that copies, hashes and checks.
+"""The weight files of a submission: headers against the base model's, then one pass that copies, hashes and sketches.
 
 What reaches the snapshot is the tensors' bytes alone: the header is written anew from what was verified.
 """
@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from harness.checkpoint.fingerprint import Fingerprint, FingerprintMaker, width_of
 from harness.checkpoint.header import (
     LENGTH_BYTES,
     MAX_HEADER_BYTES,
@@ -22,7 +23,7 @@ from harness.checkpoint.header import (
     header_length,
     parse_header,
 )
-from harness.checkpoint.tree import HEAD, INDEX, SINGLE, HashedTensor
+from harness.checkpoint.tree import HEAD, INDEX, SINGLE
 from harness.domain.text import shown
 from harness.errors import ErrorClass, Inadmissible
 from harness.grader.base_model import BaseModelInfo
@@ -95,53 +96,55 @@ class Copier:
         self._check = check
         self._buffer = memoryview(bytearray(CHUNK_BYTES))
 
-    def copy(self, shards: Sequence[Shard]) -> dict[str, HashedTensor]:
-        """Copies all `shards` under their final names, with an index where there are several.
+    def copy(self, shards: Sequence[Shard]) -> Fingerprint:
+        """Copies all `shards` under their final names, with an index where there are several; returns what was copied.
 
         Raises:
             Inadmissible: a file changed meanwhile, or holds NaN or infinity.
             Unready: the disk is full or broken.
         """
-        tensors: dict[str, HashedTensor] = {}
-        owners: dict[str, str] = {}
+        owners = {place.name: number for number, shard in enumerate(shards, 1) for place in shard.header.placements}
+        names = {n: SINGLE if len(shards) == 1 else _shard_name(n, len(shards)) for n in range(1, len(shards) + 1)}
+        maker = FingerprintMaker(width_of(list(owners)))
         with ThreadPoolExecutor(1, thread_name_prefix="hash") as pool:
-            for number, shard in enumerate(shards, start=1):
-                name = SINGLE if len(shards) == 1 else f"model-{number:05d}-of-{len(shards):05d}.safetensors"
-                tensors.update(self._copy_shard(shard, name, pool))
-                owners.update({place.name: name for place in shard.header.placements})
+            for number, shard in enumerate(shards, 1):
+                self._copy_shard(shard, names[number], maker, pool)
         if len(shards) > 1:
-            total = sum(tensor.info.n_bytes for tensor in tensors.values())
-            index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(owners.items()))}
+            total = sum(place.info.n_bytes for shard in shards for place in shard.header.placements)
+            weight_map = {name: names[number] for name, number in sorted(owners.items())}
             with self._stage.file(INDEX) as file:
-                file.write(json.dumps(index, indent=2).encode())
-        return tensors
+                file.write(json.dumps({"metadata": {"total_size": total}, "weight_map": weight_map}, indent=2).encode())
+        return maker.fingerprint()
 
-    def _copy_shard(self, shard: Shard, name: str, pool: ThreadPoolExecutor) -> dict[str, HashedTensor]:
-        tensors = {}
+    def _copy_shard(self, shard: Shard, name: str, maker: FingerprintMaker, pool: ThreadPoolExecutor) -> None:
         with opened_file(self._folder_fd, shard.entry) as source_fd, self._stage.file(name) as target:
             os.posix_fadvise(source_fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
             target.write(encode_header(shard.header.placements))
             for place in shard.header.placements:
                 digest = hashlib.sha256()
+                maker.begin(place)
                 for begin in range(place.begin, place.end, CHUNK_BYTES):
                     self._check()
                     chunk = self._buffer[: min(CHUNK_BYTES, place.end - begin)]
                     read_into(chunk, source_fd, shard.header.data_start + begin, shard.entry)
                     if len(chunk) < MIN_OVERLAPPED_BYTES:
                         digest.update(chunk)
-                        _check_finite(chunk, place, begin, shard.entry)
+                        _sketch(maker, chunk, place, begin, shard.entry)
                         target.write(chunk)
                         continue
                     # Hashing is the slowest part and needs no lock of the interpreter: it runs beside the others.
                     hashing = pool.submit(digest.update, chunk)
                     try:
-                        _check_finite(chunk, place, begin, shard.entry)
+                        _sketch(maker, chunk, place, begin, shard.entry)
                         target.write(chunk)
                     finally:
                         hashing.result()
-                tensors[place.name] = HashedTensor(place.info, digest.hexdigest())
+                maker.end(place, digest.hexdigest())
             check_unchanged(source_fd, shard.entry)
-        return tensors
+
+
+def _shard_name(number: int, count: int) -> str:
+    return f"model-{number:05d}-of-{count:05d}.safetensors"
 
 
 def _read_header(folder_fd: int, entry: Entry, budget: int) -> Header:
@@ -199,7 +202,10 @@ def _mismatch(what: str, fix: str) -> Inadmissible:
     return Inadmissible(what, fix, error_class=ErrorClass.TENSOR_MISMATCH)
 
 
-def _check_finite(chunk: memoryview, place: Placement, begin: int, entry: Entry) -> None:
+def _sketch(maker: FingerprintMaker, chunk: memoryview, place: Placement, begin: int, entry: Entry) -> None:
+    """Adds a chunk to the sketch, and refuses NaN and infinity, which mostly show in the sketch already."""
+    if maker.add(chunk):
+        return
     index = first_non_finite(chunk, place.info.dtype)
     if index is not None:
         index += (begin - place.begin) * place.info.n_elements // place.info.n_bytes
