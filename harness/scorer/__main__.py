@@ -16,8 +16,10 @@ def main() -> None:
     parser.add_argument("--benchmark", default=Path("/benchmark"), type=Path, help="folder that holds eval.py")
     parser.add_argument("--socket", default=Path("/sock/s.sock"), type=Path)
     parser.add_argument("--memory-mb", default=WorkerSpec.memory_mb, type=int, help="limit of one evaluation")
+    parser.add_argument("--executor", default=WorkerSpec.executor, type=Path, help="socket of the executor")
     options = parser.parse_args()
-    serve(create_app(WorkerSpec(options.benchmark / "eval.py", options.memory_mb)), options.socket)
+    spec = WorkerSpec(options.benchmark / "eval.py", options.memory_mb, options.executor)
+    serve(create_app(spec), options.socket)
 
 
 if __name__ == "__main__":

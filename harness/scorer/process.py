@@ -43,6 +43,8 @@ class WorkerSpec:
 
     eval_file: Path
     memory_mb: int = 8_192
+    # Where the executor answers, for benchmarks that run a model's programs.
+    executor: Path = Path("/executor/s.sock")
 
 
 @dataclass
@@ -82,7 +84,7 @@ def evaluate(request: ScoreRequest, spec: WorkerSpec) -> ScoreReply | ErrorReply
 def _started(spec: WorkerSpec, write_end: int) -> subprocess.Popen[bytes]:
     # -P: nothing that an earlier evaluation left in the working directory can be imported.
     command = [sys.executable, "-P", "-m", "harness.scorer.worker", "--eval-file", str(spec.eval_file)]
-    command += ["--reply-fd", str(write_end), "--memory-mb", str(spec.memory_mb)]
+    command += ["--reply-fd", str(write_end), "--memory-mb", str(spec.memory_mb), "--executor", str(spec.executor)]
     return subprocess.Popen(
         command,
         stdin=subprocess.PIPE,

@@ -23,6 +23,7 @@ def main() -> None:
     """Scores one request and ends."""
     parser = argparse.ArgumentParser(prog="harness.scorer.worker", description=__doc__)
     parser.add_argument("--eval-file", required=True, type=Path)
+    parser.add_argument("--executor", required=True, type=Path)
     parser.add_argument("--reply-fd", required=True, type=int)
     parser.add_argument("--memory-mb", required=True, type=int)
     options = parser.parse_args()
@@ -30,7 +31,7 @@ def main() -> None:
     os.set_inheritable(options.reply_fd, False)
     request = ScoreRequest.model_validate_json(sys.stdin.buffer.read())
     _limit(options.memory_mb, request.timeout_s)
-    reply = _answer(request, options.eval_file)
+    reply = _answer(request, options.eval_file, options.executor)
     with os.fdopen(options.reply_fd, "wb") as out:
         out.write(reply.model_dump_json().encode())
     # Threads and exit handlers of the benchmark's code are not waited for.
@@ -38,9 +39,10 @@ def main() -> None:
     os._exit(0)
 
 
-def _answer(request: ScoreRequest, eval_file: Path) -> ScoreReply | ErrorReply:
+def _answer(request: ScoreRequest, eval_file: Path, executor: Path) -> ScoreReply | ErrorReply:
     try:
-        return ScoreReply(verdicts=tuple(build_evaluator(request.eval_mode, eval_file).run(request.items)))
+        evaluator = build_evaluator(request.eval_mode, eval_file, executor)
+        return ScoreReply(verdicts=tuple(evaluator.run(request.items)))
     except EvaluationFailed as error:
         return ErrorReply(kind="evaluator", detail=str(error).encode("utf-8", errors="replace").decode())
 

@@ -10,7 +10,7 @@ from harness.domain.specs import EvalMode
 from harness.scorer.wire import ItemVerdict, ScoreItem
 
 # Modes that `build_evaluator` knows.
-MODES = (EvalMode.PER_SAMPLE,)
+MODES = (EvalMode.PER_SAMPLE, EvalMode.CODE)
 
 
 class Evaluator(Protocol):
@@ -24,8 +24,12 @@ class Evaluator(Protocol):
         """
 
 
-def build_evaluator(mode: EvalMode, eval_file: Path) -> Evaluator:
-    """The evaluator of a mode in `MODES`, with the benchmark's own code in `eval_file`."""
+def build_evaluator(mode: EvalMode, eval_file: Path, executor: Path) -> Evaluator:
+    """The evaluator of a mode in `MODES`, with the benchmark's own code in `eval_file`; `executor` is a socket."""
+    if mode is EvalMode.CODE:
+        from harness.scorer.evaluators.code import Code
+
+        return Code(eval_file, executor)
     from harness.scorer.evaluators.per_sample import PerSample
 
-    return {EvalMode.PER_SAMPLE: PerSample}[mode](eval_file)
+    return PerSample(eval_file)
