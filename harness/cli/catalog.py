@@ -22,6 +22,7 @@ class Kind(StrEnum):
     """What can be listed."""
 
     RUNS = "runs"
+    GRADINGS = "gradings"
     BENCHMARKS = "benchmarks"
     AGENTS = "agents"
     MODELS = "models"
@@ -31,7 +32,7 @@ def list_(
     kind: Annotated[Kind, typer.Argument(help="What to list.")] = Kind.RUNS,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
-    """List runs, benchmarks, agents or base models."""
+    """List runs, gradings, benchmarks, agents or base models."""
     from harness.settings import load_settings
 
     settings = load_settings()
@@ -54,6 +55,15 @@ def _runs(settings: Settings) -> list[Row]:
 
     with reading(settings.resolved_home()) as db:
         return run_table(db)[::-1]
+
+
+def _gradings(settings: Settings) -> list[Row]:
+    """Newest first."""
+    from harness.cli.database import reading
+    from harness.report.tables import grading_table
+
+    with reading(settings.resolved_home()) as db:
+        return grading_table(db)[::-1]
 
 
 def _benchmarks(settings: Settings) -> list[Row]:
@@ -104,6 +114,7 @@ def _models(settings: Settings) -> list[Row]:
 
 _LISTS: dict[Kind, Callable[[Settings], list[Row]]] = {
     Kind.RUNS: _runs,
+    Kind.GRADINGS: _gradings,
     Kind.BENCHMARKS: _benchmarks,
     Kind.AGENTS: _agents,
     Kind.MODELS: _models,

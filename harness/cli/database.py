@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from harness.cli.selection import choose
+from harness.cli.selection import LATEST, choose
 from harness.home import Home
 
 if TYPE_CHECKING:
@@ -46,11 +46,13 @@ def is_grader_running(home: Home) -> bool:
 
 
 def run_id_of(home: Home, name: str) -> str:
-    """The run that `name` means, of those that have rows or a folder in this home."""
-    known = home.run_ids()
+    """The run that `name` means, of those that have rows or a folder in this home; `latest` is never a grading."""
+    known, gradings = set(home.run_ids()), set[str]()
     if home.db.exists():
         from harness.store.records_runs import list_runs
 
         with reading(home) as db:
-            known += [run.run_id for run in list_runs(db)]
-    return choose(name, known)
+            runs = list_runs(db)
+        known |= {run.run_id for run in runs}
+        gradings = {run.run_id for run in runs if run.plan.grading}
+    return choose(name, known - gradings if name == LATEST else known)

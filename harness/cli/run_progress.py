@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from harness.runner.progress import Progress, Sink
     from harness.sandbox.image_build import BuildEvent
 
+# Phases in which nothing can have been handed in.
+BEFORE_AGENT = ("planned", "preparing", "baseline")
 # Without a terminal: how often the state is repeated while nothing changes.
 REPEAT_S = 60.0
 
@@ -45,8 +47,9 @@ def line_of(progress: Progress) -> str:
         parts.append(f"baseline {progress.baseline_pct:.1f} %")
     if progress.best_pct is not None:
         parts.append(f"best {progress.best_pct:.1f} %")
-    waiting = f" ({progress.open_submissions} being scored)" if progress.open_submissions else ""
-    parts.append(f"submissions {progress.submissions}{waiting}")
+    if progress.submissions or progress.phase not in BEFORE_AGENT:
+        waiting = f" ({progress.open_submissions} being scored)" if progress.open_submissions else ""
+        parts.append(f"submissions {progress.submissions}{waiting}")
     return "  ".join(parts)
 
 

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness.cli import render
+from harness.cli.grade import show_grading
 from harness.cli.selection import LATEST, RunArgument
 
 if TYPE_CHECKING:
     from harness.domain.scoring import Score
     from harness.home import Home
+    from harness.report.grading import GradingReport
     from harness.store.models import RunRecord, SubmissionRecord
 
 Facts = dict[str, Any]
@@ -21,16 +23,30 @@ def show(
     run: RunArgument = LATEST,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
-    """Show one run: baseline, submissions, best, improvement."""
+    """Show one run: baseline, submissions, best, improvement; or a grading."""
     from harness.cli.database import run_id_of
     from harness.settings import load_settings
 
     home = load_settings().resolved_home()
-    facts = facts_of(home, run_id_of(home, run))
+    run_id = run_id_of(home, run)
+    if (graded := _grading_of(home, run_id)) is not None:
+        render.print_json(graded) if as_json else show_grading(graded)
+        return
+    facts = facts_of(home, run_id)
     if as_json:
         render.print_json(facts)
     else:
         show_facts(facts)
+
+
+def _grading_of(home: Home, run_id: str) -> GradingReport | None:
+    """The result of a run that is a grading; None of an agent's."""
+    from harness.cli.database import reading
+    from harness.report.grading import grading_report
+    from harness.store.records_runs import get_run
+
+    with reading(home) as db:
+        return grading_report(db, run_id) if get_run(db, run_id).plan.grading else None
 
 
 def facts_of(home: Home, run_id: str) -> Facts:

@@ -11,7 +11,7 @@ import io
 from datetime import datetime
 
 from harness.domain.base import Frozen
-from harness.domain.runs import SubmissionState, Verdict
+from harness.domain.runs import RunKind, SubmissionState, Verdict
 from harness.domain.specs import Protocol
 from harness.store.database import Database
 from harness.store.headline import best_of
@@ -140,8 +140,9 @@ def result_line(db: Database, run: RunRecord) -> ResultLine:
 
 
 def results_csv(db: Database, run_ids: tuple[str, ...] | None = None) -> str:
-    """`results.csv` of these runs (default: all), oldest first."""
-    runs = list_runs(db) if run_ids is None else tuple(get_run(db, run_id) for run_id in run_ids)
+    """`results.csv` of these runs (default: all), oldest first; gradings have no agent, and no line."""
+    found = list_runs(db) if run_ids is None else tuple(get_run(db, run_id) for run_id in run_ids)
+    runs = [run for run in found if run.plan.kind is RunKind.AGENT]
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=list(ResultLine.model_fields), lineterminator="\n")
     writer.writeheader()

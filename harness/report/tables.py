@@ -12,7 +12,13 @@ Row = dict[str, Any]
 _RUNS = """
 SELECT run_id, agent, task, base_model, protocol, coalesce(verdict, phase) AS state, baseline_pct, final_pct,
   improvement_pct, improvement_low_pct AS low, improvement_high_pct AS high, submissions, duration_s
-FROM v_runs"""
+FROM v_runs WHERE kind = 'agent'"""
+# Of a grading without a base, the model's own score is the baseline.
+_GRADINGS = """
+SELECT v.run_id, v.task, json_extract(r.plan, '$.grading.path') AS model,
+  iif(json_extract(r.plan, '$.grading.has_base'), v.base_model, NULL) AS base, v.protocol, v.limit_items,
+  coalesce(v.verdict, v.phase) AS state, coalesce(v.final_pct, v.baseline_pct) AS final_pct, v.improvement_pct
+FROM v_runs v JOIN run r USING (run_id) WHERE v.kind = 'grade'"""
 _LEADERBOARD = """
 SELECT benchmark, protocol, base_model, agent, driver_model, timeout_s, device, n_runs, n_graded, n_infra_void,
   n_interrupted, mean_improvement_pct, mean_graded_improvement_pct, best_improvement_pct, is_selected
@@ -20,8 +26,13 @@ FROM v_leaderboard"""
 
 
 def run_table(db: Database) -> list[Row]:
-    """One row per run, oldest first: where it is, and its headline in percent and points."""
+    """One row per run of an agent, oldest first: where it is, and its headline in percent and points."""
     return _rows(db, _RUNS)
+
+
+def grading_table(db: Database) -> list[Row]:
+    """One row per checkpoint that was scored outside a run, oldest first."""
+    return _rows(db, _GRADINGS)
 
 
 def leaderboard_table(db: Database) -> list[Row]:

@@ -63,7 +63,7 @@ class Host:
         """
         root = self.settings.root.resolve()
         ours = product_tags(self.settings)
-        needed = {zone: tag for zone, tag in ours.items() if zone in NEEDED_ZONES}
+        needed = {zone: ours[zone] for zone in NEEDED_ZONES if zone in draft.images}
         missing = missing_images(self.client, needed)
         if missing:
             raise PrerequisiteError(f"images are missing or stale: {', '.join(missing)}", "Build them: `make images`.")
@@ -72,7 +72,10 @@ class Host:
                 "eval_mode opencompass needs an image of its own, which is missing or stale",
                 f"Build it, about 1.2 GB and some minutes: `harness images {OPENCOMPASS_ZONE}`.",
             )
-        for plan in (agent_image(draft.agent.path, ours), scorer_image(root, draft.benchmark.path, ours)):
+        derived = [scorer_image(root, draft.benchmark.path, ours)]
+        if "agent" in draft.images:
+            derived.append(agent_image(draft.agent.path, ours))
+        for plan in derived:
             ensure_image(self.client, root, plan, self.show_build)
 
     def require_grader(self, image: str, grader: GraderClient) -> None:

@@ -21,11 +21,12 @@ from harness.runner.data import prepare_data
 from harness.runner.data_sources import Fetch
 from harness.runner.files import write_whole
 from harness.runner.grader_client import GraderClient
+from harness.runner.grading import GradingTrial
 from harness.runner.hold import held, is_held
 from harness.runner.host import Host
 from harness.runner.models import prepare_model
 from harness.runner.objects import RunObjects
-from harness.runner.orphans import PLAN_FILE, is_untidy, remove_orphans, tend_orphans, tidy
+from harness.runner.orphans import GRADE_FILE, PLAN_FILE, is_untidy, remove_orphans, tend_orphans, tidy
 from harness.runner.plan import RunDraft, complete, draft
 from harness.runner.progress import Reporter, Sink
 from harness.runner.request import RunRequest
@@ -74,6 +75,39 @@ class Launcher:
         tend_orphans(self._host.client, self._host.home, self._grader, self._say)
         return self._drive(plan, Phase.PREPARING)
 
+    def grade(self, plan_draft: RunDraft) -> RunStatus:
+        """Scores the checkpoint of a grading's draft, to its verdict.
+
+        Raises:
+            Interrupted: by a person.
+            HarnessError: it could not be scored, and not because of what it is.
+        """
+        self._host.require_images(plan_draft)
+        folder = self._host.home.run(plan_draft.run_id)
+        folder.path.mkdir(parents=True)
+        with held(folder):
+            plan = self._registered_grading(plan_draft, folder)
+            reporter = Reporter(plan.run_id, self._reporter.sink, datetime.now(UTC))
+            return GradingTrial(plan, self._grader, self._host.objects(plan, ""), reporter).run()
+
+    def _registered_grading(self, plan_draft: RunDraft, folder: RunFolder) -> RunPlan:
+        """Its plan, known to the grader; what ends before that leaves nothing but what was fetched."""
+        marker = folder.path / GRADE_FILE
+        try:
+            write_whole(marker, plan_draft.model_dump_json(indent=1))
+            plan = complete(plan_draft, *self.prepare(plan_draft))
+            self._host.require_grader(plan.images["grader"], self._grader)
+            tend_orphans(self._host.client, self._host.home, self._grader, self._say)
+            # Without a token and a network: nobody but the harness asks for anything of it.
+            self._grader.register(RegisterRun(plan=plan, owner=current_owner(), token_sha256="", subnet=""))
+            marker.unlink()
+        except BaseException as error:
+            shutil.rmtree(folder.path, ignore_errors=True)
+            if isinstance(error, KeyboardInterrupt):
+                raise Interrupted("interrupted before anything was scored", "What was fetched stays.") from error
+            raise
+        return plan
+
     def resume(self, run_id: str) -> RunStatus:
         """Takes up a run whose harness died or which a person stopped.
 
@@ -121,7 +155,10 @@ class Launcher:
     def _resume_draft(self, folder: RunFolder) -> RunStatus:
         path = folder.path / DRAFT_FILE
         if not path.is_file():
-            raise UnknownRun(f"{folder.path} holds no run", "`harness list` shows the runs there are.")
+            raise UnknownRun(
+                f"{folder.path} holds no run that could be taken up",
+                "`harness list` shows the runs there are; a grading is not taken up but started anew.",
+            )
         plan_draft = RunDraft.model_validate_json(path.read_text())
         self._host.require_images(plan_draft)
         return self._begin(plan_draft, folder)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from harness.domain.admin import CloseRun, FinishRun, RunStatus
-from harness.domain.runs import EndedBy
+from harness.domain.runs import EndedBy, RunKind
 from harness.errors import InfrastructureError
 from harness.home import DOCTOR_PREFIX, Home, RunFolder
 from harness.runner.attempt import Attempt
@@ -21,6 +21,8 @@ from harness.sandbox.process import spawn_detached
 
 RESUME_LOG = "resume.log"
 PLAN_FILE = "plan.json"
+# In the folder of a grading until the grader knows of it: what dies before that leaves nothing to keep.
+GRADE_FILE = "grade.json"
 Say = Callable[[str], None]
 
 
@@ -41,6 +43,9 @@ def remove_orphans(client: DockerClient, home: Home, grader: GraderClient, say: 
     live = active | {run_id for run_id in home.run_ids() if is_held(home.run(run_id))}
     try:
         for run_id in sorted(set(home.run_ids()) - live):
+            if _is_unbegun_grading(home.run(run_id), grader):
+                shutil.rmtree(home.run(run_id).path)
+                continue
             ended = grader.find(run_id) if home.run(run_id).token.is_file() else None
             if ended is not None and is_untidy(home.run(run_id), ended):
                 say(f"run {run_id} lost its harness when it had ended: tidied up")
@@ -80,8 +85,18 @@ def tidy(client: DockerClient, home: Home, run_id: str) -> None:
     folder.token.unlink(missing_ok=True)
 
 
+def _is_unbegun_grading(folder: RunFolder, grader: GraderClient) -> bool:
+    """Whether a grading died before the grader knew of it."""
+    return (folder.path / GRADE_FILE).is_file() and grader.find(folder.path.name) is None
+
+
 def _take_up(run_id: str, status: RunStatus, home: Home, grader: GraderClient, say: Say) -> None:
     folder = home.run(run_id).path
+    if status.kind is RunKind.GRADE:
+        say(f"grading {run_id} lost its harness: closed as interrupted")
+        grader.finish(run_id, FinishRun(ended_by=EndedBy.STOPPED, detail="its harness died"))
+        grader.close(run_id, CloseRun())
+        return
     if (folder / PLAN_FILE).is_file():
         log, is_stopped = folder / RESUME_LOG, Attempt.load(home.run(run_id)).stopped_at is not None
         done = "stopped as was asked for" if is_stopped else "taken up"

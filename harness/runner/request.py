@@ -1,4 +1,4 @@
-"""What a user asks for: the options of `harness run`, before anything is looked up."""
+"""What a user asks for: the options of `harness run` or `harness grade`, before anything is looked up."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 from pydantic import Field
 
 from harness.domain.base import Frozen
-from harness.domain.specs import EvalMode, Protocol
+from harness.domain.specs import EvalMode, Grading, Protocol
 
 
 class RunRequest(Frozen):
-    """Options of `harness run`; None means the benchmark's default."""
+    """Options of `harness run`; None means the benchmark's default. A `grading` has no agent."""
 
-    agent: str
+    agent: str = ""
     task: str
     model: str | None = None
     data_dir: Path | None = None
@@ -28,3 +28,4 @@ class RunRequest(Frozen):
     gpus: tuple[str, ...] = ()
     seed: int = 0
     port: int = Field(5000, gt=0, lt=65536)
+    grading: Grading | None = None
