@@ -139,6 +139,10 @@ class Home:
         """Directory of the scorer's `s.sock`; mounted in that service and the grader only."""
         return self.sockets / "runs" / run_id / "scorer"
 
+    def executor_dir(self, run_id: str) -> Path:
+        """Directory of the executor's `s.sock`; mounted in that service and the scorer only."""
+        return self.sockets / "runs" / run_id / "executor"
+
     def create(self) -> None:
         """Makes the folders with the modes that the trust zones need; idempotent."""
         for folder in (self.models, self.train, self.snapshots, self.cache, self.db_dir):

@@ -26,7 +26,7 @@ from harness.sandbox.owner import current_owner
 from harness.settings import Settings
 
 GRADER_START_S = 60.0
-NEEDED_ZONES = ("agent", "grader", "scorer", "inference")
+NEEDED_ZONES = ("agent", "grader", "scorer", "executor", "inference")
 
 
 @dataclass(frozen=True)

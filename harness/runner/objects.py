@@ -12,7 +12,7 @@ from importlib import import_module
 
 from harness.domain.admin import ResourceSampleIn
 from harness.domain.runs import EndedBy
-from harness.domain.specs import RunPlan
+from harness.domain.specs import EvalMode, RunPlan
 from harness.errors import InfrastructureError
 from harness.home import Home, RunFolder
 from harness.runner.attempt import Attempt
@@ -23,6 +23,7 @@ from harness.sandbox import reaper, watch
 from harness.sandbox.agent import AgentContainerSpec, create_agent, start_agent
 from harness.sandbox.containers import (
     ZONE_AGENT,
+    ZONE_EXECUTOR,
     ZONE_INFERENCE,
     ZONE_SCORER,
     find_container,
@@ -44,6 +45,7 @@ from harness.sandbox.networks import (
 from harness.sandbox.owner import current_owner
 from harness.sandbox.resources import ResourceMeter
 from harness.sandbox.services import (
+    executor_service,
     inference_memory_mb,
     inference_service,
     scorer_service,
@@ -105,6 +107,7 @@ class RunObjects:
         self._meter: ResourceMeter | None = None
         self._pids_limit_hits = 0
         self._is_stopped = False
+        self._has_executor = plan.benchmark.config.eval_mode is EvalMode.CODE
         self._watched_at = 0.0
 
     @property
@@ -218,27 +221,31 @@ class RunObjects:
         grader.hand_over(self._plan.run_id, self.folder.workspace)
 
     def has_services(self) -> bool:
-        """Whether both services of the run are up; a death can leave one of them, or one that was never started."""
-        found = [find_container(self._client, self._home, self._plan.run_id, zone) for zone in SERVICE_ZONES]
+        """Whether all services of the run are up; a death can leave one of them, or one that was never started."""
+        zones = (*SERVICE_ZONES, ZONE_EXECUTOR) if self._has_executor else SERVICE_ZONES
+        found = [find_container(self._client, self._home, self._plan.run_id, zone) for zone in zones]
         return all(container is not None and watch.is_running(self._client, container) for container in found)
 
     def start_services(self) -> None:
-        """Inference and scorer, anew.
+        """Inference, scorer and, where a model's programs are run, executor, anew.
 
         Raises:
             ServiceUnavailable: one of them does not come up; its last words are in the message.
         """
         self.stop_services()
-        run_id, owner = self._plan.run_id, current_owner()
-        memory_mb = inference_memory_mb(self._plan.model.size_bytes)
+        plan, home, owner = self._plan, self._home, current_owner()
+        run_id, images, benchmark = plan.run_id, plan.images, plan.benchmark.path
         services = [
-            inference_service(self._home, run_id, owner, self._plan.engine, memory_mb),
-            scorer_service(self._home, run_id, owner, self._plan.images["scorer"], self._plan.benchmark.path),
+            inference_service(home, run_id, owner, plan.engine, inference_memory_mb(plan.model.size_bytes)),
+            scorer_service(home, run_id, owner, images["scorer"], benchmark, has_executor=self._has_executor),
         ]
-        start_services(self._client, self._home, services, SERVICES_TIMEOUT_S)
+        if self._has_executor:
+            # First: the scorer's container gets the folder of its socket.
+            services.insert(0, executor_service(home, run_id, owner, images["executor"]))
+        start_services(self._client, home, services, SERVICES_TIMEOUT_S)
 
     def stop_services(self) -> None:
-        """Ends inference and scorer; they may be gone."""
+        """Ends the run's services; they may be gone."""
         stop_services(self._client, self._home, self._plan.run_id)
 
     def sample(self) -> ResourceSampleIn | None:

@@ -36,6 +36,8 @@ class Zone:
     has_harness: bool = False
     # The part of `harness` that runs there, if that is not called as the zone is; its packages come with it.
     part: str = ""
+    # Whether third-party packages are installed beside it.
+    has_packages: bool = True
     # Built on demand only; a run needs it where its plan says so.
     is_optional: bool = False
 
@@ -47,6 +49,7 @@ ZONES = (
     Zone("agent", "torch"),
     Zone("grader", "base", has_harness=True),
     Zone("scorer", "base", has_harness=True),
+    Zone("executor", "base", has_harness=True, has_packages=False),
     Zone("inference", "torch", has_harness=True),
     Zone("opencompass", "torch", has_harness=True, part="scorer", is_optional=True),
 )
@@ -73,10 +76,11 @@ def zone_files(root: Path, zone: Zone, device: str) -> tuple[ContextFile, ...]:
     files = [ContextFile("Dockerfile", (folder / "Dockerfile").read_bytes())]
     if zone.has_harness:
         part = zone.part or zone.name
-        own = folder / "requirements.txt"
-        packages = _zone_requirements(root, part) + (own.read_text() if own.is_file() else "")
-        files.append(ContextFile("requirements.txt", packages.encode()))
         files.extend(_harness_files(root, part))
+        if zone.has_packages:
+            own = folder / "requirements.txt"
+            packages = _zone_requirements(root, part) + (own.read_text() if own.is_file() else "")
+            files.append(ContextFile("requirements.txt", packages.encode()))
     elif zone.name == "torch":
         files.append(ContextFile("requirements.txt", (folder / f"requirements-{device}.txt").read_bytes()))
     elif zone.parent is not None:

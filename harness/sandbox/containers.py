@@ -13,6 +13,7 @@ from harness.sandbox.engine import LABEL_HOME, LABEL_RUN, LABEL_ZONE, docker_err
 ZONE_AGENT = "agent"
 ZONE_INFERENCE = "inference"
 ZONE_SCORER = "scorer"
+ZONE_EXECUTOR = "executor"
 ZONE_DATA = "data"
 
 

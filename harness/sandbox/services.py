@@ -1,4 +1,4 @@
-"""The containers behind a run's scores: inference and scorer, cut off but for one unix socket each."""
+"""The containers behind a run's scores: inference, scorer, executor; cut off but for one unix socket each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,13 @@ from harness.domain.runs import Owner
 from harness.domain.specs import EngineSpec
 from harness.errors import ServiceUnavailable
 from harness.home import SOCKET_DIR_MODE, Home
-from harness.sandbox.containers import ZONE_INFERENCE, ZONE_SCORER, find_container, remove_container
+from harness.sandbox.containers import (
+    ZONE_EXECUTOR,
+    ZONE_INFERENCE,
+    ZONE_SCORER,
+    find_container,
+    remove_container,
+)
 from harness.sandbox.engine import docker_errors, labels, log_tail
 from harness.sandbox.hardening import Isolation, Resources, bind, confined, host_config, service_user, temporary
 from harness.unix_socket import reachable
@@ -30,6 +36,8 @@ _READY_POLL_S = 0.1
 _INFERENCE_BASE_MB = 3_000
 _INFERENCE_MINIMUM_MB = 4_000
 _SCORER_MB = 2_000
+# Candidates share it; where it runs out the kernel ends the largest of them.
+_EXECUTOR_MB = 2_000
 # OpenCompass takes 0.7 GB before the first item, and the process of the next evaluation waits ready.
 _OPENCOMPASS_IMAGE, _OPENCOMPASS_MB = "harness-opencompass:", 4_000
 
@@ -47,7 +55,10 @@ class Service(Frozen):
     resources: Resources
     environment: dict[str, str] = Field(default_factory=dict)
     isolation: Isolation = Isolation()
-    tmp_mb: int = 512
+    # Of the writable /tmp; without one nothing in the container can be written.
+    tmp_mb: int | None = 512
+    # Whether Docker starts it anew when it ends with an error code, as an executor does after each session.
+    is_restarted: bool = False
 
 
 class StartedService(Frozen):
@@ -78,8 +89,29 @@ def inference_service(home: Home, run_id: str, owner: Owner, spec: EngineSpec, m
     )
 
 
-def scorer_service(home: Home, run_id: str, owner: Owner, image: str, benchmark: Path) -> Service:
-    """The scorer container: its benchmark's folder, no network, nothing else."""
+def executor_service(home: Home, run_id: str, owner: Owner, image: str) -> Service:
+    """The executor container: nothing but Python, nothing that can be written, no network."""
+    return Service(
+        run_id=run_id,
+        owner=owner,
+        image=image,
+        zone=ZONE_EXECUTOR,
+        command=("python3", "-m", "harness.executor"),
+        socket_dir=home.executor_dir(run_id),
+        mounts=(),
+        resources=Resources(memory_mb=_EXECUTOR_MB, pids=192, shm_mb=1),
+        # Sets must come in the same order each time: equal answers score equally.
+        environment={"PYTHONHASHSEED": "0"},
+        tmp_mb=None,
+        is_restarted=True,
+    )
+
+
+def scorer_service(
+    home: Home, run_id: str, owner: Owner, image: str, benchmark: Path, *, has_executor: bool = False
+) -> Service:
+    """The scorer container: its benchmark's folder, the socket of an executor that is there already; no network."""
+    mounts = ((benchmark, "/benchmark"), (home.executor_dir(run_id), "/executor"))
     return Service(
         run_id=run_id,
         owner=owner,
@@ -87,7 +119,7 @@ def scorer_service(home: Home, run_id: str, owner: Owner, image: str, benchmark:
         zone=ZONE_SCORER,
         command=("python", "-m", "harness.scorer"),
         socket_dir=home.scorer_dir(run_id),
-        mounts=((benchmark, "/benchmark"),),
+        mounts=mounts if has_executor else mounts[:1],
         resources=Resources(
             memory_mb=_OPENCOMPASS_MB if image.startswith(_OPENCOMPASS_IMAGE) else _SCORER_MB, pids=256
         ),
@@ -120,7 +152,7 @@ def start_services(client: DockerClient, home: Home, services: list[Service], ti
 
 def stop_services(client: DockerClient, home: Home, run_id: str) -> None:
     """Removes the run's service containers; they may be gone."""
-    for zone in (ZONE_INFERENCE, ZONE_SCORER):
+    for zone in (ZONE_INFERENCE, ZONE_SCORER, ZONE_EXECUTOR):
         container = find_container(client, home, run_id, zone)
         if container is not None:
             remove_container(client, container)
@@ -131,6 +163,9 @@ def _create(client: DockerClient, home: Home, service: Service) -> str:
     prepare_socket_dir(service.socket_dir, uid, gid)
     mounts: list[Mount] = [bind(source, target, read_only=True) for source, target in service.mounts]
     mounts.append(bind(service.socket_dir, "/sock", read_only=False))
+    more: dict[str, Any] = {} if service.tmp_mb is None else {"tmpfs": temporary(service.tmp_mb)}
+    if service.is_restarted:
+        more["restart_policy"] = {"Name": "on-failure"}
     config: dict[str, Any] = {
         "entrypoint": list(confined()),
         "command": list(service.command),
@@ -140,9 +175,7 @@ def _create(client: DockerClient, home: Home, service: Service) -> str:
         "environment": {"HOME": "/tmp", "PYTHONDONTWRITEBYTECODE": "1", **service.environment},
         "labels": labels(home.label, service.run_id, service.zone, service.owner),
         "healthcheck": {"test": ["NONE"]},
-        "host_config": host_config(
-            client, service.resources, service.isolation, mounts, tmpfs=temporary(service.tmp_mb)
-        ),
+        "host_config": host_config(client, service.resources, service.isolation, mounts, **more),
     }
     with docker_errors(f"creating the {service.zone} service of {service.run_id}"):
         return str(client.api.create_container(service.image, **config)["Id"])
@@ -166,7 +199,7 @@ def _wait_ready(client: DockerClient, service: Service, container_id: str, deadl
             return StartedService(container_id=container_id, socket=path)
         with docker_errors(f"looking at the {service.zone} service of {service.run_id}"):
             state = client.api.inspect_container(container_id)["State"]
-        if not state["Running"]:
+        if not state["Running"] or state["Restarting"]:
             what = f"the {service.zone} service of {service.run_id} ended with {state['ExitCode']} before it answered"
             raise ServiceUnavailable(f"{what}: {log_tail(client, container_id)}")
         time.sleep(_READY_POLL_S)

@@ -27,9 +27,9 @@ from harness.settings import load_settings
 
 pytestmark = pytest.mark.docker
 
-ZONES = ("base", "torch", "agent", "grader", "scorer", "inference")
+ZONES = ("base", "torch", "agent", "grader", "scorer", "executor", "inference")
 END = "-- end of output --"
-SERVICES = ("grader", "scorer", "inference")
+SERVICES = ("grader", "scorer", "executor", "inference")
 # Every module that a service's image holds, imported by the image's own Python.
 IMPORT_ALL = """
 import importlib, pathlib
@@ -104,7 +104,7 @@ def test_every_image_says_what_it_is(client: DockerClient, tags: dict[str, str],
 
 @pytest.mark.parametrize("zone", SERVICES)
 def test_service_images_hold_all_that_they_import(client: DockerClient, tags: dict[str, str], zone: str) -> None:
-    assert f"harness.{zone}" in inside(client, tags[zone], "python", "-c", IMPORT_ALL).split()
+    assert f"harness.{zone}" in inside(client, tags[zone], "python3", "-c", IMPORT_ALL).split()
 
 
 @pytest.mark.parametrize("zone", ["grader", "scorer"])
@@ -113,7 +113,7 @@ def test_no_torch_outside_the_torch_zones(client: DockerClient, tags: dict[str, 
 
 
 def test_services_do_not_run_as_root_by_default(client: DockerClient, tags: dict[str, str]) -> None:
-    for zone in ("agent", "scorer", "inference"):
+    for zone in ("agent", "scorer", "executor", "inference"):
         assert inside(client, tags[zone], "id", "-u").strip() != "0"
 
 

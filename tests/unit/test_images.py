@@ -51,7 +51,7 @@ def names_in(root: Path, zone: str) -> list[str]:
 
 def test_tags_name_the_zone_and_twelve_digits() -> None:
     tags = expected_tags(ROOT, "cpu")
-    assert list(tags) == ["base", "torch", "agent", "grader", "scorer", "inference"]
+    assert list(tags) == ["base", "torch", "agent", "grader", "scorer", "executor", "inference"]
     for zone, tag in tags.items():
         repository, digest = tag.split(":")
         assert repository == f"harness-{zone}"
@@ -141,6 +141,18 @@ def test_digest_sees_names_modes_and_parents() -> None:
         context_digest([ContextFile("a", b"1", is_executable=True)], "p"),
     }
     assert len(digests) == 4
+
+
+def test_executor_context_has_its_own_package_and_what_that_imports() -> None:
+    names = names_in(ROOT, "executor")
+    assert {Path(name).parts[1] for name in names if name != "Dockerfile"} == {
+        "__init__.py",
+        "executor",
+        "unix_socket.py",
+    }
+    # What judges answers, and every package that would have to be installed, is elsewhere.
+    assert "harness/executor/client.py" not in names
+    assert "requirements.txt" not in names
 
 
 def test_agent_context_has_nothing_of_the_harness() -> None:
