@@ -102,6 +102,11 @@ class Home:
         return self.path / "snapshots"
 
     @property
+    def lineage(self) -> Path:
+        """Fingerprints of base models and of their known siblings; the host writes them, the grader reads them."""
+        return self.path / "lineage"
+
+    @property
     def cache(self) -> Path:
         return self.path / "cache"
 
@@ -145,7 +150,7 @@ class Home:
 
     def create(self) -> None:
         """Makes the folders with the modes that the trust zones need; idempotent."""
-        for folder in (self.models, self.train, self.snapshots, self.cache, self.db_dir):
+        for folder in (self.models, self.train, self.snapshots, self.lineage, self.cache, self.db_dir):
             folder.mkdir(parents=True, exist_ok=True)
         # Containers get what is theirs by a mount of its own: nobody else on the host needs to see these.
         for folder in (self.runs, self.eval, self.sockets, self.sockets / "runs", self.admin_dir):

@@ -6,6 +6,7 @@ sibling's file is all that a comparison needs: it can be shared, and fetched, wi
 
 from __future__ import annotations
 
+import re
 import tempfile
 from pathlib import Path
 from typing import Annotated
@@ -14,10 +15,10 @@ from pydantic import StringConstraints, ValidationError
 
 from harness.checkpoint.fingerprint import Fingerprint, Portable, Sha256
 from harness.checkpoint.tree import HEAD
-from harness.domain.specs import NAME_PATTERN
 from harness.errors import PrerequisiteError, UsageError
 
 MAX_FILE_BYTES = 256 * 2**20
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,95}$"
 FILE_MODE = 0o644
 
 
@@ -50,6 +51,11 @@ class KnownModel(Portable):
 def _shapes(fingerprint: Fingerprint) -> dict[str, tuple[int, ...]]:
     # Whether a tied head is in a file is a matter of the library that wrote it.
     return {tensor.name: tensor.shape for tensor in fingerprint.tensors if tensor.name != HEAD}
+
+
+def known_name(text: str) -> str:
+    """`text`, such as `org/repo@revision`, as the name of a known model."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "--", text).lstrip("._-")[:96] or "model"
 
 
 class KnownModels:

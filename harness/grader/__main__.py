@@ -80,7 +80,7 @@ def _serve(settings: Settings, options: argparse.Namespace) -> int:
 
 def _require_folders(home: Home) -> None:
     """The host makes the folders; in a container their parent is read-only."""
-    for folder in (home.db_dir, home.snapshots, home.models, home.eval, home.admin_dir):
+    for folder in (home.db_dir, home.snapshots, home.models, home.eval, home.lineage, home.admin_dir):
         if not folder.is_dir():
             raise PrerequisiteError(f"{folder} is missing", "Start the grader with `harness up`, which makes it.")
 

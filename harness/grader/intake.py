@@ -13,6 +13,7 @@ from harness.domain.base import now_utc
 from harness.errors import RequestError, RunEnded
 from harness.grader.admission import AdmissionLimits, Admitted, admit
 from harness.grader.blame import blamed
+from harness.grader.examiner import Examiner
 from harness.grader.fair_pool import FairPool
 from harness.grader.opening import parts_of
 from harness.grader.queue import Workers
@@ -63,6 +64,7 @@ class Intake:
         self._shop = shop
         self._workers = workers
         self._snapshots = SnapshotStore(shop.home.snapshots)
+        self._examiner = Examiner(shop)
         self._pool = FairPool(THREADS, THREADS_PER_RUN, "admission")
         self._lock = threading.Lock()
         self._in_flight: set[int] = set()
@@ -101,6 +103,10 @@ class Intake:
             self._pool.submit(run.run_id, partial(self._admit, run, record, is_again=True))
         return len(left)
 
+    def examine_missed(self, run: ActiveRun) -> None:
+        """Looks in the background at what was admitted before, and not examined."""
+        self._pool.submit(run.run_id, partial(self._examiner.catch_up, run))
+
     def inspect(self, run: ActiveRun, model_path: str, store: SnapshotStore) -> Future[Admitted]:
         """Admission into a store of its own, for `/validate`: nothing is recorded."""
         parts_of(model_path)
@@ -120,6 +126,7 @@ class Intake:
                 self._shop.db, record.id, admitted.tree_hash, copied_at=copied_at, note="; ".join(notes) or None
             )
             self._workers.wake(run)
+            self._examiner.examine(run, queued.number, admitted.fingerprint)
             return queued
         finally:
             with self._lock:

@@ -17,6 +17,7 @@ from harness.domain.text import shown
 from harness.grader.lineage import Change, Direction, changes, cosine, directions, n_differing
 
 TOOL_VERSION = "lineage 1"
+KIND_PREFIX = "lineage_"
 # Length of the change over that of the base's weights. Fine-tuning stays far below; an unrelated model is at 1.4.
 FAR = 0.7
 # Cosine between the submission's change and the sibling's, over all tensors that both have changed.
@@ -48,10 +49,17 @@ class Total:
         return self.cosine > max(TOWARDS, MIN_ERRORS * self.cosine_error)
 
 
-def lineage_findings(
-    number: int, submission: Fingerprint, base: Fingerprint, siblings: Sequence[KnownModel]
-) -> tuple[Finding, ...]:
+@dataclass(frozen=True)
+class Relatives:
+    """What submissions of a run are compared with: its base model, and the siblings of it that are known."""
+
+    base: Fingerprint
+    siblings: tuple[KnownModel, ...] = ()
+
+
+def lineage_findings(number: int, submission: Fingerprint, relatives: Relatives) -> tuple[Finding, ...]:
     """What is to be noted of submission `number`; always one about its base, which says what it was compared with."""
+    base, siblings = relatives.base, relatives.siblings
     found = [_about_base(number, submission, base, siblings)]
     found += _far(number, changes(submission, base))
     for sibling in siblings:

@@ -14,6 +14,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from harness.domain.specs import RunPlan
 from harness.errors import ErrorClass, NotFound, OverQuota, Unready
 from harness.grader.base_model import BaseModelInfo
+from harness.grader.lineage_findings import Relatives
 from harness.store.models import RunRecord
 
 MAX_OPEN_REQUESTS = 8
@@ -96,6 +97,7 @@ class ActiveRun:
     is_over: bool = False
     last_submit_at: datetime | None = None
     base: BaseModelInfo | None = None
+    relatives: Relatives | None = None
     needs_services: bool = False
     service_uses: int = 0
     queue_length: int = 0

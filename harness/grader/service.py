@@ -75,6 +75,7 @@ class Grader:
             run.last_submit_at = max(times, default=None)
             self.shop.refresh_queue_length(run)
             self.workers.wake(run)
+            self.intake.examine_missed(run)
         logger.info("{} active runs, {} evaluations queued again", len(self.registry.all()), requeued)
 
     def active(self, run_id: str) -> ActiveRun:

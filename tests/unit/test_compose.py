@@ -53,7 +53,7 @@ def test_grader_has_nothing_it_must_not_have(grader: dict[str, Any]) -> None:
 
 def test_hidden_data_and_models_are_mounted_read_only(grader: dict[str, Any]) -> None:
     mounts = {Path(mount["target"]).name: mount.get("read_only", False) for mount in grader["volumes"]}
-    assert mounts == {"db": False, "snapshots": False, "sock": False, "eval": True, "models": True}
+    assert mounts == {"db": False, "snapshots": False, "sock": False, "eval": True, "models": True, "lineage": True}
     assert all(mount["type"] == "bind" for mount in grader["volumes"])
 
 
