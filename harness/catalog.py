@@ -52,12 +52,21 @@ def find_benchmark(settings: Settings, benchmark_id: str) -> Benchmark:
     Raises:
         UsageError: there is no such folder (says the nearest names), or its config is bad (says file and key).
     """
+    return benchmark_at(settings, benchmark_folder(settings, benchmark_id))
+
+
+def benchmark_folder(settings: Settings, benchmark_id: str) -> Path:
+    """The folder of a benchmark whose config may be bad.
+
+    Raises:
+        UsageError: there is no such folder (says the nearest names).
+    """
     folder = _benchmark_root(settings) / benchmark_id
     if _is_folder_name(benchmark_id) and (folder / CONFIG_NAME).is_file():
-        return _own_benchmark(folder)
+        return folder
     for folder in _smith_folders(settings):
         if _smith_id(folder) == benchmark_id:
-            return _smith_benchmark(folder)
+            return folder
     raise _unknown("benchmark", benchmark_id, benchmark_names(settings), _benchmark_root(settings))
 
 
@@ -67,10 +76,9 @@ def benchmark_at(settings: Settings, folder: Path) -> Benchmark:
     Raises:
         UsageError: the folder holds no benchmark, or its config is bad (says file and key).
     """
-    folder = folder.resolve()
     if not (folder / CONFIG_NAME).is_file():
         raise UsageError(f"{folder} holds no {CONFIG_NAME}", "Name a benchmark's folder, or make one: `harness new`.")
-    is_published = folder.parent == settings.smith_folder().resolve()
+    is_published = folder.resolve().parent == settings.smith_folder().resolve()
     return _smith_benchmark(folder) if is_published else _own_benchmark(folder)
 
 

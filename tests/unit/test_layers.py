@@ -31,8 +31,9 @@ RANKS = {
     "report": 4,
     "runner": 5,
     "grader": 5,
-    "cli": 6,
-    "__main__": 7,
+    "authoring": 6,
+    "cli": 7,
+    "__main__": 8,
 }
 # Third-party packages that one part alone may import.
 OWNERS = {
@@ -44,6 +45,9 @@ OWNERS = {
     "torch": {"inference"},
     "transformers": {"inference"},
     "scipy": {"statistics"},
+    "opencompass": {"scorer"},
+    "mmengine": {"scorer"},
+    "datasets": {"scorer"},
     "typer": {"cli"},
     "rich": {"cli"},
     "fastapi": {"grader", "inference", "scorer", "unix_service"},

@@ -1,0 +1,109 @@
+"""Where a benchmark's code runs when it is checked: the data container and the scorer container, as in a run."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.domain.specs import Benchmark, EvalMode
+from harness.errors import PrerequisiteError
+from harness.home import Home
+from harness.runner.data_sources import Fetch, Fetcher
+from harness.runner.plan import product_tags
+from harness.sandbox.containers import remove_container
+from harness.sandbox.data_scripts import DataScript, run_data_script
+from harness.sandbox.derived_images import ensure_image, scorer_image
+from harness.sandbox.engine import DockerClient, connect
+from harness.sandbox.image_build import Progress
+from harness.sandbox.images import missing_images
+from harness.sandbox.owner import current_owner
+from harness.sandbox.services import scorer_service, start_services
+from harness.scorer.client import ScorerClient
+from harness.settings import Settings
+
+CHECK_PREFIX = "check-"
+START_S = 60.0
+DATA_TIMEOUT_S = 900.0
+
+
+@dataclass(frozen=True)
+class DockerWorkshop:
+    """A `Workshop` on this machine's Docker. Its containers carry an id of its own: what dies is cleaned up later."""
+
+    settings: Settings
+    client: DockerClient
+    home: Home
+    check_id: str
+    show_build: Progress
+
+    @classmethod
+    @contextmanager
+    def open(cls, settings: Settings, show_build: Progress) -> Iterator[DockerWorkshop]:
+        """The workshop; nothing of it is left behind.
+
+        Raises:
+            PrerequisiteError: no usable Docker, or the scorer image is missing or stale.
+        """
+        home = settings.resolved_home()
+        home.create()
+        check_id = CHECK_PREFIX + secrets.token_hex(4)
+        client = connect()
+        try:
+            if missing_images(client, {"scorer": product_tags(settings)["scorer"]}):
+                raise PrerequisiteError("the scorer image is missing or stale", "Build it: `harness images scorer`.")
+            yield cls(settings, client, home, check_id, show_build)
+        finally:
+            client.close()
+
+    @property
+    def scratch(self) -> Path:
+        """See `Workshop`; below the home, because containers get it mounted."""
+        return self.home.cache
+
+    def why_not(self, benchmark: Benchmark) -> str:
+        """See `Workshop`."""
+        is_code = benchmark.config.eval_mode is EvalMode.CODE
+        return "code benchmarks need an executor, which is not started here yet" if is_code else ""
+
+    def fetch(self, benchmark: Benchmark) -> Fetcher:
+        """See `Workshop`."""
+
+        def run(call: Fetch) -> None:
+            script = DataScript(
+                run_id=self.check_id,
+                image=self._image(benchmark),
+                benchmark=call.benchmark.path,
+                script=call.script,
+                function=call.function,
+                target=call.target,
+                data_dir=call.data_dir,
+                has_network=call.data_dir is None,
+                timeout_s=DATA_TIMEOUT_S,
+            )
+            run_data_script(self.client, self.home, current_owner(), script)
+
+        return run
+
+    @contextmanager
+    def scorer(self, benchmark: Benchmark) -> Iterator[ScorerClient]:
+        """See `Workshop`."""
+        service = scorer_service(self.home, self.check_id, current_owner(), self._image(benchmark), benchmark.path)
+        try:
+            (started,) = start_services(self.client, self.home, [service], START_S)
+            try:
+                yield ScorerClient(started.socket)
+            finally:
+                remove_container(self.client, started.container_id)
+        finally:
+            shutil.rmtree(self.home.sockets / "runs" / self.check_id, ignore_errors=True)
+
+    def _image(self, benchmark: Benchmark) -> str:
+        """The scorer image of the benchmark, built if its requirements.txt asks for one of its own."""
+        root = self.settings.root.resolve()
+        plan = scorer_image(root, benchmark.path, product_tags(self.settings))
+        ensure_image(self.client, root, plan, self.show_build)
+        return plan.tag
