@@ -38,13 +38,14 @@ def grade(
     """Score any local checkpoint on a benchmark, outside a run."""
     from harness.cli.choices import eval_mode_of, protocol_of
     from harness.domain.specs import Grading
-    from harness.runner.request import RunRequest
+    from harness.runner.request import GRADING_LIMIT_S, RunRequest
 
     request = RunRequest(
         task=task,
         model=base or model,
         data_dir=data_dir.resolve() if data_dir else None,
         eval_mode=eval_mode_of(eval_mode),
+        timeout_s=GRADING_LIMIT_S,
         protocol=protocol_of(protocol),
         limit=limit,
         gpus=tuple(gpu for gpu in gpus.split(",") if gpu),

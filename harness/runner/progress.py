@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from harness.domain.admin import RunStatus
 from harness.domain.base import Frozen
-from harness.domain.runs import Phase
+from harness.domain.runs import Phase, RunKind
 
 
 class Progress(Frozen):
@@ -43,13 +43,15 @@ class Reporter:
     def show(self, status: RunStatus, phase: Phase) -> None:
         """Where the run is now."""
         now = datetime.now(UTC)
+        # Nobody waits for the deadline of a grading.
+        deadline = status.deadline if status.kind is RunKind.AGENT else None
         scored = [s.feedback_pct for s in status.submissions if s.feedback_pct is not None]
         self.sink(
             Progress(
                 run_id=self.run_id,
                 phase=phase,
                 elapsed_s=self._elapsed(status.started_at or self.started),
-                remaining_s=(status.deadline - now).total_seconds() if status.deadline else None,
+                remaining_s=(deadline - now).total_seconds() if deadline else None,
                 baseline_pct=status.baseline.feedback_pct if status.baseline else None,
                 best_pct=max(scored, default=None),
                 submissions=len(status.submissions),

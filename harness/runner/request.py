@@ -9,6 +9,9 @@ from pydantic import Field
 from harness.domain.base import Frozen
 from harness.domain.specs import EvalMode, Grading, Protocol
 
+# The record of a run has a deadline. Nothing ends a grading but the limits of its evaluation, so its own is far away.
+GRADING_LIMIT_S = 30 * 24 * 3600
+
 
 class RunRequest(Frozen):
     """Options of `harness run`; None means the benchmark's default. A `grading` has no agent."""
