@@ -45,7 +45,10 @@ def bootstrap(sources: Sequence[Source], level: float = 0.95) -> Bootstrap:
     sign = 1 if own <= other else -1
     table = min(own, other)
     seed = int.from_bytes(hashlib.sha256(json.dumps(table).encode()).digest()[:4], "big")
-    means = sign * np.sort(resampled_means(table, seed))
+    means = sign * resampled_means(table, seed)
+    if own == other:
+        # Data that is its own negation favours neither side, not even by chance.
+        means = np.concatenate([means, -means])
     # A mean of 0 is one of exact zeros up to rounding.
     above, at_0 = np.mean(means > 1e-12), np.mean(np.abs(means) <= 1e-12)
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])

@@ -39,6 +39,12 @@ def mean_of(sources: Sequence[Source]) -> float:
     return math.fsum(s.total for s in sources) / sum(s.size for s in sources)
 
 
+def are_equal(sources: Sequence[Source]) -> bool:
+    """Whether every source has the same mean, so that nothing is seen to vary between them."""
+    means = [s.total / s.size for s in sources]
+    return max(means) - min(means) < 1e-9
+
+
 def standard_error(sources: Sequence[Source]) -> float:
     """Cluster-robust standard error of the mean; 0 for a single source.
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from harness.domain.scoring import Score
-from harness.statistics.clusters import Source, mean_of, sources_of, standard_error
+from harness.statistics.clusters import Source, are_equal, mean_of, sources_of, standard_error
 
 LEVEL = 0.95
 WILSON, STUDENT, BOUND = "Wilson", "Student's t", "exact bound (all equal)"
@@ -17,8 +17,8 @@ def score_of(scores: Sequence[float], clusters: Sequence[str] | None = None) -> 
     """Mean of item scores in [0, 1] in percent, with standard error and 95 % interval.
 
     The interval is Wilson's (1927) for right-or-wrong items of their own sources, else Student's t with as many degrees
-    of freedom as there are sources less one. Where all scores are equal Student's would have no width: it is then
-    Wilson's over the sources (all right, all wrong), or says how many sources could be otherwise unseen.
+    of freedom as there are sources less one. Where all sources have the same mean Student's would have no width:
+    it is then Wilson's over the sources (all right, all wrong), or says how many could be otherwise unseen.
 
     Raises:
         ValueError: no items, or a score that is not finite or outside [0, 1].
@@ -48,7 +48,7 @@ def _interval(
     suffix = CLUSTERED if is_clustered else ""
     if is_right_or_wrong and (not is_clustered or mean in (0, 1)):
         return *_wilson(round(mean * len(sources)), len(sources)), WILSON + suffix
-    if max(scores) - min(scores) < 1e-12:
+    if are_equal(sources):
         unseen = unseen_share(len(sources))
         return mean * (1 - unseen), mean + unseen * (1 - mean), BOUND + suffix
     from scipy import stats

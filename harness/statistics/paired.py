@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from harness.domain.base import Frozen
 from harness.domain.scoring import Improvement
 from harness.statistics.bootstrap import RESAMPLES, bootstrap
-from harness.statistics.clusters import DECIMALS, Source, mean_of, sources_of, standard_error
+from harness.statistics.clusters import DECIMALS, Source, are_equal, mean_of, sources_of, standard_error
 from harness.statistics.intervals import BOUND, CLUSTERED, unseen_share
 
 PERCENTILE = f"paired percentile bootstrap, {RESAMPLES} resamples"
@@ -22,9 +22,9 @@ def improvement_of(
     resampled means above 0 and half of those at 0), items won, lost and tied; for right-or-wrong items of their own
     sources also McNemar's (1947) exact two-sided p-value.
 
-    Where all differences are equal a bootstrap would claim certainty. The interval then says how far the mean could be
-    moved by sources that none of these happened to be, and the probability is the posterior one, under a uniform prior,
-    of more sources winning than not.
+    Where all sources have the same mean difference a bootstrap would claim certainty. The interval then says how far
+    the mean could be moved by sources that none of these happened to be, and the probability is the posterior one, under a
+    uniform prior, of more sources winning than not.
 
     Raises:
         ValueError: the two do not cover the same items.
@@ -38,7 +38,7 @@ def improvement_of(
     is_clustered = len(sources) < len(ids)
     n_won, n_lost = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
     is_right_or_wrong = all(score in (0, 1) for score in (*scores.values(), *baseline.values()))
-    found = _interval(differences, sources)
+    found = _interval(sources)
     return Improvement(
         points=100 * mean_of(sources),
         stderr_pct=100 * standard_error(sources),
@@ -63,20 +63,19 @@ class _Interval(Frozen):
     seed: int | None = None
 
 
-def _interval(differences: list[float], sources: tuple[Source, ...]) -> _Interval:
-    first = differences[0]
-    if any(d != first for d in differences):
+def _interval(sources: tuple[Source, ...]) -> _Interval:
+    if not are_equal(sources):
         drawn = bootstrap(sources)
         return _Interval(
             low=drawn.low, high=drawn.high, probability=drawn.share_above_0, method=PERCENTILE, seed=drawn.seed
         )
-    unseen = unseen_share(len(sources))
+    mean, unseen = round(mean_of(sources), DECIMALS), unseen_share(len(sources))
     # P(share of winning sources > 1/2 | all won) under a uniform prior: Beta(G + 1, 1).
     sure = 1 - 0.5 ** (len(sources) + 1)
     return _Interval(
-        low=first - unseen * (1 + first),
-        high=first + unseen * (1 - first),
-        probability=0.5 if first == 0 else sure if first > 0 else 1 - sure,
+        low=mean - unseen * (1 + mean),
+        high=mean + unseen * (1 - mean),
+        probability=0.5 if mean == 0 else sure if mean > 0 else 1 - sure,
         method=BOUND,
     )
 

@@ -116,6 +116,13 @@ def test_one_source_for_all_tells_nothing_about_sources() -> None:
     assert score_of(right(3, 8), ["only"] * 8) == score_of(right(3, 8))
 
 
+def test_sources_of_equal_mean_are_not_certain() -> None:
+    score = score_of([0, 1, 0, 1, 1, 0], ["a", "a", "b", "b", "c", "c"])
+    assert (score.score_pct, score.stderr_pct, score.method) == (50, 0, BOUND + CLUSTERED)
+    assert score.low_pct is not None
+    assert score.low_pct < 25
+
+
 def test_items_without_a_source_are_their_own() -> None:
     clustered = score_of([1, 0, 1, 1], ["a", "a", "", ""])
     assert clustered == score_of([1, 0, 1, 1], ["a", "a", "b", "c"])

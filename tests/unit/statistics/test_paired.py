@@ -149,6 +149,12 @@ def test_equal_differences_are_not_certain(difference: float, probability: float
     assert found.probability == pytest.approx(probability)
 
 
+def test_sources_of_equal_mean_are_not_certain_either() -> None:
+    found = gain([0.0, 0.0, 1.0], [0.0, 1.0, 0.0], ["", "a", "a"])
+    assert (found.points, found.n_won, found.n_lost, found.method) == (0, 1, 1, BOUND + CLUSTERED)
+    assert found.low < 0 < found.high
+
+
 def test_differences_equal_but_for_rounding_are_equal() -> None:
     assert gain([0.3, 0.5, 1.0], [0.1, 0.3, 0.8]).method == BOUND
 
