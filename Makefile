@@ -19,7 +19,7 @@ TASK ?= arithmetic
 RUN_OPTIONS = --agent "$(AGENT)" --task "$(TASK)" \
   $(if $(MODEL),--model "$(MODEL)") $(if $(TIMEOUT),--timeout "$(TIMEOUT)") $(if $(DATA_DIR),--data-dir "$(DATA_DIR)") \
   $(if $(LIMIT),--limit "$(LIMIT)") $(if $(GPUS),--gpus "$(GPUS)") $(if $(SEED),--seed "$(SEED)") \
-  $(if $(PROTOCOL),--protocol "$(PROTOCOL)") $(if $(PORT),--port "$(PORT)") $(if $(FOLLOW),--follow) $(if $(DRY_RUN),--dry-run)
+  $(if $(PROTOCOL),--protocol "$(PROTOCOL)") $(if $(EVAL_MODE),--eval-mode "$(EVAL_MODE)") $(if $(PORT),--port "$(PORT)") $(if $(FOLLOW),--follow) $(if $(DRY_RUN),--dry-run)
 
 help: ## This list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -46,7 +46,7 @@ images: venv ## Build the container images that are missing or stale
 demo: setup images ## Set up, build, and run agent `example` on benchmark `arithmetic`
 	@$(HARNESS) run --agent example --task arithmetic
 
-run: images ## A run: AGENT TASK MODEL TIMEOUT DATA_DIR LIMIT GPUS SEED PROTOCOL PORT FOLLOW DRY_RUN
+run: images ## A run: AGENT TASK MODEL TIMEOUT DATA_DIR LIMIT GPUS SEED PROTOCOL EVAL_MODE PORT FOLLOW DRY_RUN
 	@$(HARNESS) run $(RUN_OPTIONS)
 
 grader: images ## Start the grader service (runs do it by themselves)

@@ -21,13 +21,21 @@ def prepare(
     data_dir: Annotated[
         Path | None, typer.Option(help="Folder with the benchmark's files, instead of the hub.")
     ] = None,
+    eval_mode: Annotated[str | None, typer.Option(help="Instead of the benchmark's own eval_mode.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
     """Fetch, verify and store the base model and data of a benchmark."""
+    from harness.cli.choices import eval_mode_of
     from harness.cli.run import launching
     from harness.runner.request import RunRequest
 
-    request = RunRequest(agent=ANY_AGENT, task=task, model=model, data_dir=data_dir.resolve() if data_dir else None)
+    request = RunRequest(
+        agent=ANY_AGENT,
+        task=task,
+        model=model,
+        data_dir=data_dir.resolve() if data_dir else None,
+        eval_mode=eval_mode_of(eval_mode),
+    )
     with launching() as (launcher, home):
         base, data = launcher.prepare(launcher.draft(request))
     if as_json:

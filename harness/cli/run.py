@@ -34,6 +34,7 @@ def run(
     data_dir: Annotated[
         Path | None, typer.Option(help="Folder with the benchmark's files, instead of the hub.")
     ] = None,
+    eval_mode: Annotated[str | None, typer.Option(help="Instead of the benchmark's own eval_mode.")] = None,
     protocol: Annotated[str, typer.Option(help="standard or paper.")] = "standard",
     limit: Annotated[int | None, typer.Option(min=1, help="Score on so many hidden items only.")] = None,
     max_submissions: Annotated[int | None, typer.Option(min=1, help="In all; default: the task's.")] = None,
@@ -52,19 +53,17 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run one agent on one benchmark, to its verdict."""
-    from harness.domain.specs import Protocol
-    from harness.errors import UsageError
+    from harness.cli.choices import eval_mode_of, protocol_of
     from harness.runner.request import RunRequest
 
-    if protocol not in list(Protocol):
-        raise UsageError(f"no protocol {protocol}", f"Known: {', '.join(Protocol)}.")
     request = RunRequest(
         agent=agent,
         task=task,
         model=model,
         timeout_s=timeout,
         data_dir=data_dir.resolve() if data_dir else None,
-        protocol=Protocol(protocol),
+        eval_mode=eval_mode_of(eval_mode),
+        protocol=protocol_of(protocol),
         limit=limit,
         max_submissions=max_submissions,
         memory_mb=memory_mb,

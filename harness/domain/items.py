@@ -52,11 +52,16 @@ def select(items: Sequence[Item], limit: int | None) -> list[Item]:
     return ordered if limit is None else ordered[:limit]
 
 
+def feedback_size(n_items: int, feedback_share: float = 0.5) -> int:
+    """How many of `n_items` hidden items are feedback; the others are final, and at least one is."""
+    return min(int(n_items * feedback_share), max(0, n_items - 1))
+
+
 def divide(items: Sequence[Item], feedback_share: float = 0.5) -> dict[str, Part]:
     """Item id -> part, by rank of a salted hash, so that both parts have a fixed size (feedback rounds down).
 
     With a single item it belongs to the final part and to no feedback.
     """
     ranked = sorted((item.id for item in items), key=lambda i: (_rank(i, "split"), i))
-    n_feedback = int(len(ranked) * feedback_share)
+    n_feedback = feedback_size(len(ranked), feedback_share)
     return {i: Part.FEEDBACK if k < n_feedback else Part.FINAL for k, i in enumerate(ranked)}

@@ -213,6 +213,24 @@ class Grading(Frozen):
     is_anew: bool = False
 
 
+def task_protocol(benchmark: Benchmark, eval_hash: str, protocol: Protocol, limit: int | None = None) -> str:
+    """Hash of what must be equal for two scores to be comparable (contracts.md section 4)."""
+    config, evaluators = benchmark.config, str(EVALUATORS_VERSION)
+    is_opencompass = config.eval_mode is EvalMode.OPENCOMPASS
+    return canonical_hash(
+        {
+            "benchmark": benchmark.digest,
+            "eval_mode": config.eval_mode.value,
+            "opencompass_dataset": config.opencompass_dataset,
+            "eval": eval_hash,
+            "prompt": config.prompt_spec().model_dump(mode="json"),
+            "protocol": protocol.value,
+            "limit": limit,
+            "evaluators": f"{evaluators}, opencompass {OPENCOMPASS_VERSION}" if is_opencompass else EVALUATORS_VERSION,
+        }
+    )
+
+
 class RunPlan(Frozen):
     """Everything that is decided before anything is started. `grading`: there is no agent, only this is scored."""
 
@@ -243,22 +261,6 @@ class RunPlan(Frozen):
         """Whether the baseline itself is what is graded, and its stored evaluation must not stand in for it."""
         return self.grading is not None and self.grading.is_anew and not self.grading.has_base
 
-    def _evaluators(self) -> int | str:
-        if self.benchmark.config.eval_mode is EvalMode.OPENCOMPASS:
-            return f"{EVALUATORS_VERSION}, opencompass {OPENCOMPASS_VERSION}"
-        return EVALUATORS_VERSION
-
     def task_protocol(self) -> str:
-        """Hash of what must be equal for two scores to be comparable (contracts.md section 4)."""
-        return canonical_hash(
-            {
-                "benchmark": self.benchmark.digest,
-                "eval_mode": self.benchmark.config.eval_mode.value,
-                "opencompass_dataset": self.benchmark.config.opencompass_dataset,
-                "eval": self.data.eval_hash,
-                "prompt": self.benchmark.config.prompt_spec().model_dump(mode="json"),
-                "protocol": self.protocol.value,
-                "limit": self.limit,
-                "evaluators": self._evaluators(),
-            }
-        )
+        """This run's; see the function of the same name."""
+        return task_protocol(self.benchmark, self.data.eval_hash, self.protocol, self.limit)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import glob
 import hashlib
 import shutil
 from dataclasses import dataclass
@@ -52,7 +53,7 @@ def prepare_data(benchmark: Benchmark, data_dir: Path | None, home: Home, fetch:
         PrerequisiteError: the data script failed.
     """
     check_data_dir(benchmark, data_dir)
-    key = canonical_hash([benchmark.digest, _content(benchmark, data_dir), STORE_VERSION])[:12]
+    key = _version_of(benchmark) + canonical_hash(_content(benchmark, data_dir))[:6]
     with locked(home.cache / "data"):
         receipt = home.cache / "data" / f"{benchmark.id}-{key}.json"
         if receipt.is_file():
@@ -64,6 +65,18 @@ def prepare_data(benchmark: Benchmark, data_dir: Path | None, home: Home, fetch:
         data = _verified(benchmark, train, hidden, home).model_copy(update={"is_divided": is_divided})
         receipt.write_text(data.model_dump_json())
         return data
+
+
+def prepared_data(benchmark: Benchmark, home: Home) -> DataRef | None:
+    """What a run of this benchmark, as its folder is now, was last given; None before its data was ever prepared."""
+    receipts = (home.cache / "data").glob(f"{glob.escape(benchmark.id)}-{_version_of(benchmark)}*.json")
+    newest = max(receipts, key=lambda path: path.stat().st_mtime_ns, default=None)
+    return DataRef.model_validate_json(newest.read_text()) if newest else None
+
+
+def _version_of(benchmark: Benchmark) -> str:
+    """What a folder of the store begins with: other contents of the benchmark's folder, other data."""
+    return canonical_hash([benchmark.digest, STORE_VERSION])[:8]
 
 
 def check_data_dir(benchmark: Benchmark, data_dir: Path | None) -> None:

@@ -14,6 +14,7 @@ from harness.domain.base import Frozen, now_utc
 from harness.domain.specs import Agent, AgentConfig, Benchmark, DataRef, EngineSpec, EvalMode, Limits, ModelRef, RunPlan
 from harness.errors import UsageError
 from harness.runner.data import check_data_dir
+from harness.runner.eval_modes import with_eval_mode
 from harness.runner.request import RunRequest
 from harness.sandbox.build_context import ZONES
 from harness.sandbox.derived_images import agent_image, scorer_image
@@ -56,7 +57,7 @@ def draft(request: RunRequest, settings: Settings) -> RunDraft:
     Raises:
         UsageError: no such benchmark or agent, or a combination that cannot be run.
     """
-    benchmark = catalog.find_benchmark(settings, request.task)
+    benchmark = with_eval_mode(catalog.find_benchmark(settings, request.task), request.eval_mode)
     agent = NO_AGENT if request.grading else catalog.find_agent(settings, request.agent)
     check_data_dir(benchmark, request.data_dir)
     model = request.model or benchmark.config.default_model
