@@ -80,6 +80,13 @@ class ScoreReply(Frozen):
     verdicts: tuple[ItemVerdict, ...]
 
 
+class Job(Frozen):
+    """What one process of the service is handed: one of the two requests."""
+
+    score: ScoreRequest | None = None
+    prompts: PromptsRequest | None = None
+
+
 class ErrorReply(Frozen):
     """Any non-200 reply: `kind` is `bad_request`, `evaluator` (eval.py raised) or `timeout`."""
 

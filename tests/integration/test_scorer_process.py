@@ -13,8 +13,10 @@ from served import service_process, wait_until
 from harness.domain.specs import EvalMode
 from harness.errors import EvaluationFailed
 from harness.scorer.client import ScorerClient
-from harness.scorer.process import ENVIRONMENT
-from harness.scorer.wire import ScoreItem, ScoreReply, ScoreRequest
+from harness.scorer.evaluators.opencompass import is_installed
+from harness.scorer.process import ENVIRONMENT, Worker, WorkerSpec
+from harness.scorer.wire import ErrorReply, PromptsRequest, ScoreItem, ScoreReply, ScoreRequest
+from harness.scorer.workers import Workers
 
 EXACT = """
 def evaluate(question, model_answer, reference_answer, **kwargs):
@@ -184,3 +186,66 @@ def test_a_mode_that_is_not_served_says_which_are(client: ScorerClient) -> None:
     request = ScoreRequest(eval_mode=EvalMode.JUDGE, items=())
     with pytest.raises(EvaluationFailed, match=r"bad_request.*judge.*per_sample"):
         client.score(request)
+
+
+def test_without_opencompass_its_mode_is_not_served(client: ScorerClient) -> None:
+    if is_installed():
+        pytest.skip("OpenCompass is installed")
+    with pytest.raises(EvaluationFailed, match=r"bad_request\): eval_mode opencompass is not served"):
+        client.score(ScoreRequest(eval_mode=EvalMode.OPENCOMPASS, items=()))
+    with pytest.raises(EvaluationFailed, match=r"bad_request\): eval_mode opencompass is not served"):
+        client.prompts(PromptsRequest(eval_mode=EvalMode.OPENCOMPASS, items=()))
+
+
+def test_benchmarks_of_other_modes_make_no_prompts(client: ScorerClient) -> None:
+    with pytest.raises(EvaluationFailed, match=r"bad_request\): eval_mode per_sample is not served"):
+        client.prompts(PromptsRequest(eval_mode=EvalMode.PER_SAMPLE, items=()))
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> WorkerSpec:
+    (tmp_path / "eval.py").write_text("import os\ndef evaluate(*_): raise KeyError(os.getpid())\n")
+    return WorkerSpec(tmp_path / "eval.py")
+
+
+def pid_of(reply: ScoreReply | ErrorReply) -> int:
+    assert isinstance(reply, ErrorReply)
+    return int(reply.detail.rpartition("KeyError: ")[2].split(".")[0])
+
+
+ONE = ScoreRequest(
+    eval_mode=EvalMode.PER_SAMPLE, items=(ScoreItem(item_id="a", question="q", reference="r", answer="a"),)
+)
+
+
+def test_a_process_that_waits_serves_once(spec: WorkerSpec) -> None:
+    workers = Workers(spec, is_ahead=True)
+    workers.prepare()
+    pids = []
+    for _ in range(3):
+        with workers.fresh() as worker:
+            pids.append(pid_of(worker.score(ONE)))
+    assert len(set(pids)) == 3
+    workers.close()
+
+
+def test_a_process_that_died_while_it_waited_is_replaced(spec: WorkerSpec) -> None:
+    workers = Workers(spec, is_ahead=True)
+    with workers.fresh() as worker:
+        worker.end()
+    waiting = workers._waiting
+    assert waiting is not None
+    waiting.end()
+    with workers.fresh() as worker:
+        assert worker is not waiting
+        assert pid_of(worker.score(ONE))
+    workers.close()
+
+
+def test_a_process_goes_when_its_service_does(spec: WorkerSpec) -> None:
+    worker = Worker(spec)
+    process = worker._process
+    assert process.stdin is not None
+    process.stdin.close()
+    assert process.wait(20) == 0
+    worker.end()
