@@ -8,7 +8,9 @@ HarnessError                      what failed, and `fix`: what to do next
 │   ├── GraderUnavailable         the grader does not answer
 │   ├── ServiceUnavailable        inference or scorer does not answer
 │   │   └── TooSlow               the engine ran into its wall limit
+│   ├── NoGpuMemory               the GPU has too little free memory for the engine; carries the numbers
 │   └── EvaluationFailed          an evaluation gave no score
+│       └── EngineBroken          the engine can no longer be trusted; only a new one helps
 ├── LoadFailed                    an admitted checkpoint cannot be served by the engine: the agent's own doing
 ├── WorkspaceSpoiled              an agent left its workspace so that its run cannot go on: its own doing
 ├── RequestError                  an agent's (or admin's) HTTP request is refused; carries status and error class
@@ -100,6 +102,24 @@ class TooSlow(ServiceUnavailable):
 
 class EvaluationFailed(InfrastructureError):
     """An evaluation gave no score; `what` goes to the record only."""
+
+
+class EngineBroken(EvaluationFailed):
+    """The engine is in a state that nothing is known of; its service ends itself, and a new one is started."""
+
+
+class NoGpuMemory(InfrastructureError):
+    """The engine needs `needed_bytes` of a GPU that has `free_bytes` left: somebody else holds the rest."""
+
+    def __init__(self, free_bytes: int, needed_bytes: int) -> None:
+        gib = 2**30
+        super().__init__(
+            f"the engine needs {needed_bytes / gib:.1f} GiB of GPU memory, {free_bytes / gib:.1f} GiB are free, "
+            f"{(needed_bytes - free_bytes) / gib:.1f} GiB are missing",
+            "End the processes that hold GPU memory.",
+        )
+        self.free_bytes = free_bytes
+        self.needed_bytes = needed_bytes
 
 
 class LoadFailed(HarnessError):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -42,11 +43,13 @@ def served(app: FastAPI, path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def service_process(module: str, path: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+def service_process(
+    module: str, path: Path, *options: str, python: str = sys.executable, environment: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
     """`python -m <module> --socket <path> ...`, with its log beside the socket."""
-    command = [sys.executable, "-m", module, "--socket", str(path), *options]
+    command = [python, "-m", module, "--socket", str(path), *options]
     with path.with_suffix(".log").open("ab") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT)
+        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT, env={**os.environ, **(environment or {})})
     try:
         yield process
     finally:

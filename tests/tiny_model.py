@@ -31,7 +31,7 @@ def write_model(folder: Path, seed: int, is_tied: bool = True) -> None:
     torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=len(tokenizer),
-        hidden_size=32,
+        hidden_size=64,
         intermediate_size=64,
         num_hidden_layers=2,
         num_attention_heads=2,
@@ -57,7 +57,7 @@ def write_moe(folder: Path, seed: int) -> None:
     torch.manual_seed(seed)
     config = Qwen2MoeConfig(
         vocab_size=len(tokenizer),
-        hidden_size=32,
+        hidden_size=64,
         num_hidden_layers=2,
         num_attention_heads=2,
         num_key_value_heads=1,

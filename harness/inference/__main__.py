@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from harness.domain.specs import EngineSpec
+from harness.inference.ending import lead_group
 from harness.inference.server import create_app
 from harness.unix_service import serve
 
@@ -18,6 +19,7 @@ def main() -> None:
     parser.add_argument("--spec", required=True, type=EngineSpec.model_validate_json, help="EngineSpec as JSON")
     parser.add_argument("--socket", default=DEFAULT_SOCKET, type=Path)
     options = parser.parse_args()
+    lead_group()
     serve(create_app(options.spec), options.socket)
 
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from harness.errors import EvaluationFailed, HarnessError, LoadFailed, ServiceUnavailable, TooSlow
+from harness.errors import EvaluationFailed, HarnessError, LoadFailed, NoGpuMemory, ServiceUnavailable, TooSlow
 from harness.inference.wire import (
     EngineInfo,
     ErrorReply,
@@ -17,12 +17,14 @@ from harness.inference.wire import (
     Health,
     LoadReply,
     LoadRequest,
+    SleepReply,
 )
 from harness.unix_http import Reply, UnixHttp
 
 Wire = TypeVar("Wire", bound=BaseModel)
 
 HEALTH_TIMEOUT_S = 5.0
+SLEEP_TIMEOUT_S = 120.0
 # The service ends itself at its limit; this is for one that does not even do that, and for a busy machine.
 GRACE_S = 15.0
 MAX_DETAIL = 4_000
@@ -53,6 +55,7 @@ class InferenceClient:
 
         Raises:
             LoadFailed: these weights cannot be served; the service lives on.
+            NoGpuMemory: others hold the memory that the engine needs; the service lives on.
             TooSlow: it was not done within the request's limit.
             ServiceUnavailable: the service does not answer or broke off.
         """
@@ -75,6 +78,14 @@ class InferenceClient:
         if any(not 0 <= completion.output_tokens <= cap for completion in reply.completions):
             raise ServiceUnavailable(f"the inference service reports completions of more than {cap} tokens")
         return reply
+
+    def sleep(self) -> SleepReply:
+        """Makes the service give up GPU memory until the next load.
+
+        Raises:
+            ServiceUnavailable: the service does not answer or broke off.
+        """
+        return _parse(self._http.request("POST", "/sleep", min(SLEEP_TIMEOUT_S, self._timeout_s)), SleepReply)
 
     def _limited(self, path: str, request: LoadRequest | GenerateRequest) -> Reply:
         started = time.monotonic()
@@ -102,6 +113,8 @@ def _failure(reply: Reply) -> HarnessError:
         return ServiceUnavailable(f"the inference service answered with status {reply.status}")
     if told.kind == "load_failed":
         return LoadFailed(told.detail[:MAX_DETAIL])
+    if told.kind == "no_memory" and told.shortage is not None:
+        return NoGpuMemory(told.shortage.free_bytes, told.shortage.needed_bytes)
     return EvaluationFailed(f"inference ({told.kind[:20]}): {told.detail[:MAX_DETAIL]}")
 
 

@@ -1,8 +1,7 @@
-"""The inference service: one engine behind four routes; one request at a time has it."""
+"""The inference service: one engine behind five routes; one request at a time has it."""
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +14,8 @@ from fastapi.responses import JSONResponse
 from loguru import logger
 
 from harness.domain.specs import EngineSpec
-from harness.errors import EvaluationFailed, HarnessError, LoadFailed, UsageError
+from harness.errors import EngineBroken, EvaluationFailed, HarnessError, LoadFailed, NoGpuMemory, UsageError
+from harness.inference.ending import end_process
 from harness.inference.engines.base import Engine, build_engine
 from harness.inference.wire import (
     EngineInfo,
@@ -25,11 +25,13 @@ from harness.inference.wire import (
     Health,
     LoadReply,
     LoadRequest,
+    MemoryShortage,
+    SleepReply,
 )
 
 BuildEngine = Callable[[EngineSpec], Engine]
 GiveUp = Callable[[], None]
-OVERRUN_EXIT_CODE = 75
+SLEEP_LIMIT_S = 60.0
 
 
 class EngineHost:
@@ -80,17 +82,16 @@ class EngineHost:
             try:
                 with _timed(what) as seconds:
                     yield engine, seconds
+            except EngineBroken as error:
+                logger.error("{}; the service ends, so that a new engine is built", error)
+                self._give_up()
+                raise
             finally:
                 overrun.cancel()
 
     def _overrun(self, what: str, limit_s: float) -> None:
         logger.error("{} is not done after {:.0f} s: the service ends", what, limit_s)
         self._give_up()
-
-
-def end_process() -> None:
-    """Ends this process at once, whatever its threads are at."""
-    os._exit(OVERRUN_EXIT_CODE)
 
 
 def create_app(spec: EngineSpec, build: BuildEngine = build_engine, give_up: GiveUp = end_process) -> FastAPI:
@@ -112,6 +113,12 @@ def create_app(spec: EngineSpec, build: BuildEngine = build_engine, give_up: Giv
         with host.use_within(request.limit_s, f"load {request.path}") as (engine, seconds):
             is_reused = engine.load(Path(request.path))
         return LoadReply(load_seconds=seconds(), is_reused=is_reused)
+
+    @app.post("/sleep", response_model=SleepReply)
+    def sleep() -> SleepReply:
+        with host.use_within(SLEEP_LIMIT_S, "sleep") as (engine, seconds):
+            engine.sleep()
+        return SleepReply(sleep_seconds=seconds())
 
     @app.post("/generate", response_model=GenerateReply)
     def generate(request: GenerateRequest) -> GenerateReply:
@@ -143,10 +150,14 @@ def _on_invalid(request: Request, error: Exception) -> JSONResponse:
 def _on_error(request: Request, error: Exception) -> JSONResponse:
     if isinstance(error, LoadFailed):
         return _reply(422, "load_failed", str(error))
+    if isinstance(error, NoGpuMemory):
+        shortage = MemoryShortage(free_bytes=error.free_bytes, needed_bytes=error.needed_bytes)
+        return _reply(503, "no_memory", str(error), shortage)
     if isinstance(error, UsageError):
         return _reply(400, "bad_request", str(error))
     return _reply(500, "engine", str(error) if isinstance(error, HarnessError) else f"{type(error).__name__}: {error}")
 
 
-def _reply(status: int, kind: str, detail: str) -> JSONResponse:
-    return JSONResponse(ErrorReply(kind=kind, detail=detail).model_dump(), status_code=status)
+def _reply(status: int, kind: str, detail: str, shortage: MemoryShortage | None = None) -> JSONResponse:
+    told = ErrorReply(kind=kind, detail=detail, shortage=shortage)
+    return JSONResponse(told.model_dump(), status_code=status)

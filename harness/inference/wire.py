@@ -6,6 +6,7 @@ from pydantic import Field
 
 from harness.domain.base import Frozen
 from harness.domain.prompts import Prompt
+from harness.domain.sampling import RepetitionGuard
 from harness.domain.specs import EngineSpec
 
 # Longer than any load; whoever generates says what the answers can need.
@@ -19,6 +20,7 @@ class Sampling(Frozen):
     temperature: float = 0.0
     stop: tuple[str, ...] = ()
     seed: int = 0
+    repetition_guard: RepetitionGuard | None = None
 
 
 class LoadRequest(Frozen):
@@ -33,6 +35,12 @@ class LoadReply(Frozen):
 
     load_seconds: float
     is_reused: bool
+
+
+class SleepReply(Frozen):
+    """`POST /sleep`: GPU memory is given up until the next load. Idempotent."""
+
+    sleep_seconds: float
 
 
 class GenerateRequest(Frozen):
@@ -76,8 +84,19 @@ class EngineInfo(Frozen):
     device_name: str
 
 
+class MemoryShortage(Frozen):
+    """With `kind` `no_memory`: what one GPU has free and what the engine needs of it."""
+
+    free_bytes: int = Field(ge=0)
+    needed_bytes: int = Field(ge=0)
+
+
 class ErrorReply(Frozen):
-    """Any non-200 reply: `kind` is `load_failed`, `bad_request` or `engine`; `detail` goes to the record only."""
+    """Any non-200 reply: `kind` is `load_failed`, `no_memory`, `bad_request` or `engine`.
+
+    `detail` goes to the record only.
+    """
 
     kind: str
     detail: str
+    shortage: MemoryShortage | None = None

@@ -17,7 +17,7 @@ from harness.domain.prompts import Prompt
 from harness.domain.specs import EngineSpec
 from harness.errors import TooSlow
 from harness.inference.client import InferenceClient
-from harness.inference.server import OVERRUN_EXIT_CODE
+from harness.inference.ending import END_EXIT_CODE
 from harness.inference.wire import GenerateRequest, LoadRequest, Sampling
 
 SPEC = EngineSpec(image="none", device="cpu", batch_size=4)
@@ -82,4 +82,4 @@ def test_an_engine_that_runs_into_its_limit_ends_its_process(models: Path, tmp_p
         client.load(LoadRequest(path=str(models / "base")))
         with pytest.raises(TooSlow):
             client.generate(request)
-        assert process.wait(30) == OVERRUN_EXIT_CODE
+        assert process.wait(30) == END_EXIT_CODE

@@ -8,7 +8,6 @@ from typing import Protocol
 
 from harness.domain.prompts import Prompt
 from harness.domain.specs import EngineSpec
-from harness.errors import UsageError
 from harness.inference.wire import Completion, EngineInfo, Sampling
 
 
@@ -19,10 +18,12 @@ class Engine(Protocol):
         """What the engine really is."""
 
     def load(self, folder: Path) -> bool:
-        """Serves the weights in `folder` from now on; True if they were loaded already.
+        """Serves the weights in `folder` from now on, awake; True if they were loaded already.
 
         Raises:
             LoadFailed: these weights cannot be served; nothing is loaded then.
+            NoGpuMemory: others hold the memory that the engine needs; nothing is loaded then.
+            EngineBroken: only a new engine helps.
             UsageError: there is no such folder.
         """
 
@@ -33,6 +34,14 @@ class Engine(Protocol):
 
         Raises:
             UsageError: nothing is loaded, or a prompt is neither a text nor a chat.
+            EngineBroken: only a new engine helps.
+        """
+
+    def sleep(self) -> None:
+        """Gives up GPU memory that weights and caches hold, until the next load; nothing is answered before that.
+
+        Raises:
+            EngineBroken: only a new engine helps.
         """
 
 
@@ -42,4 +51,6 @@ def build_engine(spec: EngineSpec) -> Engine:
         from harness.inference.engines.transformers import TransformersEngine
 
         return TransformersEngine(spec)
-    raise UsageError(f"this version has no engine {spec.engine!r}", "It has: transformers.")
+    from harness.inference.engines.vllm import VllmEngine
+
+    return VllmEngine(spec)

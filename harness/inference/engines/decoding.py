@@ -2,40 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 import torch
 from transformers import DynamicCache
 
-# Called with the tokens of one row so far: whether the row ends here.
-IsEnd = Callable[[list[int]], bool]
-
+from harness.inference.engines.rows import IsEnd, Row
 
 SMALLEST = 1e-20
-
-
-@dataclass
-class Row:
-    """One prompt in a batch: `tokens` grows until an end token, a stop string, or `cap` (then `is_truncated`)."""
-
-    prompt: Sequence[int]
-    cap: int
-    seed: int = 0
-    tokens: list[int] = field(default_factory=list)
-    is_truncated: bool = False
-    is_done: bool = False
-
-    def add(self, token: int, is_end: IsEnd) -> None:
-        """Takes the next token, unless the row has ended."""
-        if self.is_done:
-            return
-        self.tokens.append(token)
-        if is_end(self.tokens):
-            self.is_done = True
-        elif len(self.tokens) >= self.cap:
-            self.is_done = self.is_truncated = True
 
 
 @dataclass(frozen=True)
@@ -56,12 +33,13 @@ def complete(model: Any, rows: Sequence[Row], drawing: Drawing, is_end: IsEnd) -
         width = ids.shape[1]
         positions = (mask[:, :width].cumsum(-1) - 1).clamp(min=0)
         cache = DynamicCache(config=model.config)
+        known_as = {_cache_name(model): cache}
         while True:
             logits = model(
                 input_ids=ids,
                 attention_mask=mask[:, :width],
                 position_ids=positions,
-                cache=cache,
+                **known_as,
                 use_cache=True,
                 logits_to_keep=1,
             ).logits[:, -1]
@@ -79,6 +57,11 @@ def complete(model: Any, rows: Sequence[Row], drawing: Drawing, is_end: IsEnd) -
                 drawn, mask, positions = drawn[index], mask[index], positions[index]
                 live, noise = [live[k] for k in kept], [noise[k] for k in kept if noise]
             ids = drawn[:, None]
+
+
+def _cache_name(model: Any) -> str:
+    # Renamed in transformers 5.2x; a model ignores the name that it does not know, and forgets what it has read.
+    return "cache" if "cache" in signature(model.forward).parameters else "past_key_values"
 
 
 def _padded(rows: Sequence[Row], drawing: Drawing) -> tuple[Any, Any]:

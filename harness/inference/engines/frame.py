@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from transformers import AutoModelForCausalLM
 from transformers.initialization import no_init_weights
 
 from harness.errors import LoadFailed
+from harness.inference.engines.setup import LOCAL, Setup, read_setup
 from harness.inference.engines.weights import check_finite, copy_weights, names_fit
 
-LOCAL = {"local_files_only": True, "trust_remote_code": False}
 DEFECTS = {"missing_keys": "is missing", "unexpected_keys": "is unknown", "mismatched_keys": "has another shape"}
 
 
@@ -20,11 +20,8 @@ DEFECTS = {"missing_keys": "is missing", "unexpected_keys": "is unknown", "misma
 class Frame:
     """A loaded model; `is_in_place` where further weights of the same set-up can be copied into it."""
 
-    digest: str
+    setup: Setup
     model: Any
-    tokenizer: Any
-    end_tokens: frozenset[int]
-    max_positions: int | None
     is_in_place: bool
 
 
@@ -34,11 +31,10 @@ def read_frame(folder: Path, digest: str, dtype: Any, device: Any) -> Frame:
     Raises:
         LoadFailed: the weights are not exactly those of the architecture, or not finite.
     """
-    config = AutoConfig.from_pretrained(folder, **LOCAL)
-    tokenizer = AutoTokenizer.from_pretrained(folder, **LOCAL)
+    setup = read_setup(folder, digest)
     # Nothing is mapped from a file: parameters are torch's own memory (huge pages), and every load copies into them.
     with no_init_weights():
-        model = AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=False)
+        model = AutoModelForCausalLM.from_config(setup.config, dtype=dtype, trust_remote_code=False)
     model.tie_weights()
     is_in_place = names_fit(model, folder)
     if is_in_place:
@@ -46,14 +42,7 @@ def read_frame(folder: Path, digest: str, dtype: Any, device: Any) -> Frame:
         copy_weights(model, folder)
     else:
         model = _converted(folder, dtype).to(device)
-    return Frame(
-        digest=digest,
-        model=model.eval(),
-        tokenizer=tokenizer,
-        end_tokens=_end_tokens(folder, config, tokenizer),
-        max_positions=getattr(config.get_text_config(), "max_position_embeddings", None),
-        is_in_place=is_in_place,
-    )
+    return Frame(setup=setup, model=model.eval(), is_in_place=is_in_place)
 
 
 def _converted(folder: Path, dtype: Any) -> Any:
@@ -70,11 +59,3 @@ def _converted(folder: Path, dtype: Any) -> Any:
     model.tie_weights()
     check_finite(model)
     return model
-
-
-def _end_tokens(folder: Path, config: Any, tokenizer: Any) -> frozenset[int]:
-    ends = [config.get_text_config().eos_token_id, tokenizer.eos_token_id]
-    if (folder / "generation_config.json").is_file():
-        ends.append(GenerationConfig.from_pretrained(folder).eos_token_id)
-    flat = [end for entry in ends for end in (entry if isinstance(entry, list | tuple) else [entry])]
-    return frozenset(end for end in flat if end is not None)

@@ -20,6 +20,16 @@ class StopRule:
         self._last_characters = {text[-1] for text in self._stop}
         self._may_complete: dict[int, bool] = {}
 
+    @property
+    def end_tokens(self) -> frozenset[int]:
+        """Tokens that end a completion."""
+        return self._end_tokens
+
+    @property
+    def strings(self) -> tuple[str, ...]:
+        """Texts that end a completion and are cut off."""
+        return self._stop
+
     def is_end(self, tokens: list[int]) -> bool:
         """Whether the last of `tokens` ends the completion."""
         if tokens[-1] in self._end_tokens:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
+import gc
 import platform
-from collections import Counter
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -14,11 +13,13 @@ import torch
 from harness.domain.prompts import Prompt
 from harness.domain.specs import EngineSpec
 from harness.errors import EvaluationFailed, HarnessError, LoadFailed, UsageError
-from harness.inference.engines.decoding import Drawing, Row, complete
+from harness.inference.engines.decoding import Drawing, complete
 from harness.inference.engines.frame import Frame, read_frame
-from harness.inference.engines.prompts import token_ids
+from harness.inference.engines.machine import cpu_name
+from harness.inference.engines.rows import completion_of, in_order, make_rows
 from harness.inference.engines.stopping import StopRule
-from harness.inference.engines.weights import copy_weights, setup_digest, weights_identity
+from harness.inference.engines.weight_files import setup_digest, weights_identity
+from harness.inference.engines.weights import copy_weights
 from harness.inference.wire import Completion, EngineInfo, Sampling
 
 PACKAGES = ("torch", "transformers", "tokenizers", "safetensors")
@@ -38,11 +39,12 @@ class TransformersEngine:
         torch.utils.deterministic.fill_uninitialized_memory = False
         self._frame: Frame | None = None
         self._loaded: object = None
+        self._is_asleep = False
 
     def info(self) -> EngineInfo:
         """See `Engine`."""
         versions = {name: version(name) for name in PACKAGES} | {"python": platform.python_version()}
-        name = torch.cuda.get_device_name() if self._device.type == "cuda" else _cpu_name()
+        name = torch.cuda.get_device_name() if self._device.type == "cuda" else cpu_name()
         return EngineInfo(spec=self._spec, versions=versions, device_name=name)
 
     def load(self, folder: Path) -> bool:
@@ -50,11 +52,12 @@ class TransformersEngine:
         if not folder.is_dir():
             raise UsageError(f"no folder {folder}", "The snapshot store is not mounted where the request says.")
         digest, identity = setup_digest(folder), (folder, weights_identity(folder))
+        self._is_asleep = False
         if self._frame is not None and self._loaded == (digest, identity):
             return True
         self._loaded = None
         try:
-            if self._frame is not None and self._frame.digest == digest and self._frame.is_in_place:
+            if self._frame is not None and self._frame.setup.digest == digest and self._frame.is_in_place:
                 copy_weights(self._frame.model, folder)
             else:
                 # The memory of the old model is needed for the new one.
@@ -70,47 +73,23 @@ class TransformersEngine:
 
     def generate(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[Completion]:
         """See `Engine`."""
-        if self._frame is None or self._loaded is None:
+        if self._frame is None or self._loaded is None or self._is_asleep:
             raise UsageError("no weights are loaded", "POST /load first.")
-        frame = self._frame
-        rows = [_row(token_ids(frame.tokenizer, prompt), sampling, frame.max_positions) for prompt in prompts]
-        _set_seeds(rows, sampling.seed)
-        rule = StopRule(frame.tokenizer, frame.end_tokens, sampling.stop)
-        pad = frame.tokenizer.pad_token_id
+        model, setup = self._frame.model, self._frame.setup
+        rows = make_rows(prompts, setup.tokenizer, sampling, setup.max_positions)
+        rule = StopRule(setup.tokenizer, setup.end_tokens, sampling.stop)
+        pad = setup.tokenizer.pad_token_id
         drawing = Drawing(sampling.temperature, 0 if pad is None else pad, self._device)
-        # By content, so that the order of a request does not decide who shares a batch with whom.
-        open_rows = sorted((row for row in rows if row.cap > 0), key=lambda row: (len(row.prompt), tuple(row.prompt)))
+        # Sorted, so that the order of a request does not decide who shares a batch with whom.
+        open_rows = in_order(rows)
         for start in range(0, len(open_rows), self._spec.batch_size):
-            complete(frame.model, open_rows[start : start + self._spec.batch_size], drawing, rule.is_end)
-        return [
-            Completion(
-                text=rule.text(row.tokens),
-                prompt_tokens=len(row.prompt),
-                output_tokens=len(row.tokens),
-                is_truncated=row.is_truncated or row.cap <= 0,
-            )
-            for row in rows
-        ]
+            complete(model, open_rows[start : start + self._spec.batch_size], drawing, rule.is_end)
+        return [completion_of(row, rule) for row in rows]
 
-
-def _row(ids: list[int], sampling: Sampling, max_positions: int | None) -> Row:
-    """A prompt that leaves no room in the model's context is not shortened: it gets an empty, truncated answer."""
-    room = sampling.max_tokens if max_positions is None else min(sampling.max_tokens, max_positions - len(ids))
-    return Row(prompt=ids, cap=room)
-
-
-def _set_seeds(rows: Sequence[Row], seed: int) -> None:
-    """Seeds by content; the n-th of several equal prompts gets a seed of its own."""
-    seen: Counter[tuple[int, ...]] = Counter()
-    for row in rows:
-        key = tuple(row.prompt)
-        digest = hashlib.sha256(f"{seed}\0{seen[key]}\0{key}".encode()).digest()
-        row.seed = int.from_bytes(digest[:8], "big") >> 1
-        seen[key] += 1
-
-
-def _cpu_name() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
+    def sleep(self) -> None:
+        """See `Engine`. On a GPU the model is dropped, and read anew at the next load."""
+        self._is_asleep = True
+        if self._device.type == "cuda":
+            self._frame = self._loaded = None
+            gc.collect()
+            torch.cuda.empty_cache()
