@@ -30,13 +30,18 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Change:
-    """How a tensor of a submission differs from the base's; lengths are estimates, `base_length` and `length` L2."""
+    """How a tensor of a submission differs from the base's: L2 lengths of the base's and of the change, estimated.
+
+    `alignment` is the cosine between the tensor and the base's.
+    """
 
     name: str
     is_changed: bool
+    is_telling: bool
     is_sketched: bool
     base_length: float
     length: float
+    alignment: float
 
     @property
     def relative(self) -> float:
@@ -59,6 +64,19 @@ class Direction:
     @property
     def cosine(self) -> float:
         return cosine(self.product, self.own_square, self.sibling_square)
+
+    @property
+    def coefficient(self) -> float:
+        """How far along the sibling's change this one goes: 0 at the base, 1 at the sibling."""
+        return self.product / self.sibling_square if self.sibling_square > 0 else 0.0
+
+    @property
+    def coefficient_error(self) -> float:
+        """Standard error of the coefficient: what is beside the sibling's direction is noise to the sketch."""
+        if self.is_exact or not self.sibling_square:
+            return 0.0
+        beside = self.own_square * (1 - self.cosine**2)
+        return math.sqrt(beside / self.sibling_square / self.n_numbers)
 
 
 def pairs(submission: Fingerprint, base: Fingerprint) -> Iterator[tuple[TensorPrint, TensorPrint]]:
@@ -87,10 +105,15 @@ def directions(submission: Fingerprint, base: Fingerprint, sibling: Fingerprint)
     return tuple(found)
 
 
-def n_differing(submission: Fingerprint, base: Fingerprint, sibling: Fingerprint) -> int:
-    """In how many tensors the sibling differs from the base."""
-    both = ((sibling.by_name.get(own.name), before) for own, before in pairs(submission, base))
-    return sum(other is not None and not _matches(other, before) for other, before in both)
+def differing(submission: Fingerprint, base: Fingerprint, sibling: Fingerprint) -> tuple[TensorPrint, ...]:
+    """The tensors in which the sibling differs from the base: the submission's."""
+    both = ((own, sibling.by_name.get(own.name), before) for own, before in pairs(submission, base))
+    return tuple(own for own, other, before in both if other is not None and not _matches(other, before))
+
+
+def is_telling(tensor: TensorPrint) -> bool:
+    """Whether such a tensor can be equal to another, or move alike, by copying alone."""
+    return len(tensor.shape) > 1 and tensor.info.n_elements >= MIN_TELLING_ELEMENTS
 
 
 def cosine(product: float, square: float, other_square: float) -> float:
@@ -107,17 +130,23 @@ def rounding(own: TensorPrint, before: TensorPrint) -> float:
 
 def _change(own: TensorPrint, before: TensorPrint) -> Change:
     is_sketched = bool(own.sketch and before.sketch) or not own.info.n_elements
-    base = _vector(before)
-    length = _length(_vector(own) - base) if is_sketched and own.sketch else 0.0
-    return Change(own.name, not _matches(own, before), is_sketched, _length(base), length)
+    base, vector = _vector(before), _vector(own)
+    has_both = bool(own.sketch and before.sketch)
+    return Change(
+        name=own.name,
+        is_changed=not _matches(own, before),
+        is_telling=is_telling(own),
+        is_sketched=is_sketched,
+        base_length=_length(base),
+        length=_length(vector - base) if has_both else 0.0,
+        alignment=cosine(float(vector @ base), float(vector @ vector), float(base @ base)) if has_both else 0.0,
+    )
 
 
 def _direction(own: TensorPrint, before: TensorPrint, other: TensorPrint) -> Direction | None:
-    n_elements = own.info.n_elements
-    is_telling = n_elements >= MIN_TELLING_ELEMENTS and len(own.shape) > 1
     if not (own.sketch and before.sketch and other.sketch):
         is_copy = _is_same(own, other)
-        return Direction(own.name, is_telling, True, 0, True) if is_copy else None
+        return Direction(own.name, is_telling(own), True, 0, True) if is_copy else None
     base = _vector(before)
     moved, sibling_moved = _vector(own) - base, _vector(other) - base
     apart = _length(moved - sibling_moved)
@@ -132,10 +161,10 @@ def _direction(own: TensorPrint, before: TensorPrint, other: TensorPrint) -> Dir
     moved, sibling_moved = _without(moved, base), _without(sibling_moved, base)
     return Direction(
         name=own.name,
-        is_telling=is_telling,
+        is_telling=is_telling(own),
         is_copy=is_copy,
         n_numbers=len(base),
-        is_exact=n_elements <= len(base),
+        is_exact=own.info.n_elements <= len(base),
         own_square=float(moved @ moved),
         sibling_square=float(sibling_moved @ sibling_moved),
         product=float(moved @ sibling_moved),

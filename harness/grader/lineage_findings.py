@@ -8,45 +8,57 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from harness.checkpoint.fingerprint import Fingerprint
 from harness.checkpoint.known_models import KnownModel
 from harness.domain.findings import Finding, Severity
 from harness.domain.text import shown
-from harness.grader.lineage import Change, Direction, changes, cosine, directions, n_differing
+from harness.grader.lineage import Change, Direction, changes, cosine, differing, directions, is_telling
 
 TOOL_VERSION = "lineage 1"
 KIND_PREFIX = "lineage_"
-# Length of the change over that of the base's weights. Fine-tuning stays far below; an unrelated model is at 1.4.
-FAR = 0.7
+# Length of the change over that of the base's weights: an unrelated model is at 1.4, a hard fine-tuning at 0.2.
+FAR = 1.0
+# Cosine between a weight matrix and the base's, below which they have little to do with each other; and in how many.
+UNALIGNED, MAX_UNALIGNED_SHARE = 0.5, 0.25
 # Cosine between the submission's change and the sibling's, over all tensors that both have changed.
-TOWARDS, STRONGLY_TOWARDS, INTERPOLATED = 0.2, 0.6, 0.9
+TOWARDS = 0.2
 # The same in one weight matrix; a part that was taken from a sibling is hidden in the total.
 TENSOR_TOWARDS = 0.5
 # Standard errors that an estimate has to be away from what it is compared with.
 MIN_ERRORS = 8.0
+# A blend goes equally far in every matrix: mean square of the coefficients' deviations, in units of their errors. The
+# rounding of a file's type adds to an error some part of the coefficient.
+MAX_UNEVENNESS, ROUNDING_PART, MIN_MATRICES = 2.0, 0.05, 4
 MAX_LISTED = 10
 MAX_NAMED = 3
 
 
 @dataclass(frozen=True)
 class Total:
-    """The change of all compared tensors together, beside the sibling's."""
+    """The change of all compared tensors together, beside the sibling's; `unevenness` of the matrices, if enough."""
 
     cosine: float
-    coefficient: float
     cosine_error: float
+    coefficient: float
     coefficient_error: float
-
-    @property
-    def is_nearer(self) -> bool:
-        """Whether the submission is nearer to the sibling than to the base, beyond the error of the estimate."""
-        return self.coefficient - MIN_ERRORS * self.coefficient_error > 0.5 and self.is_towards
+    unevenness: float | None
 
     @property
     def is_towards(self) -> bool:
         return self.cosine > max(TOWARDS, MIN_ERRORS * self.cosine_error)
+
+    @property
+    def is_nearer(self) -> bool:
+        """Whether the submission is nearer to the sibling than to the base, beyond the error of the estimate."""
+        return self.is_towards and self.coefficient - MIN_ERRORS * self.coefficient_error > 0.5
+
+    @property
+    def is_blend(self) -> bool:
+        """Whether it is base + c (sibling - base), with or without something else that has another direction."""
+        return self.is_towards and self.unevenness is not None and self.unevenness < MAX_UNEVENNESS
 
 
 @dataclass(frozen=True)
@@ -108,74 +120,86 @@ def _about_base(number: int, submission: Fingerprint, base: Fingerprint, sibling
 def _far(number: int, all_changes: Sequence[Change]) -> Iterator[Finding]:
     relative = _relative_length(all_changes)
     unsketched = [change.name for change in all_changes if change.is_changed and not change.is_sketched]
-    if relative <= FAR and not unsketched:
+    matrices = [change for change in all_changes if change.is_telling and change.is_sketched]
+    unaligned = [change for change in matrices if change.alignment < UNALIGNED and change.base_length > 0]
+    if relative > FAR:
+        detail = f"the weights moved by {relative:.2f} of their length: further than fine-tuning does"
+    elif len(unaligned) > MAX_UNALIGNED_SHARE * len(matrices):
+        detail = f"{len(unaligned)} of {len(matrices)} matrices have little to do with the base model's"
+    elif unsketched:
+        detail = f"{len(unsketched)} changed tensors hold numbers too large to compare ({_listed(unsketched)})"
+    else:
         return
     evidence = {
         "relative_change": _rounded(relative),
-        "threshold": FAR,
+        "unaligned_matrices": len(unaligned),
+        "matrices": len(matrices),
         "not_sketched": [shown(name) for name in unsketched[:MAX_LISTED]],
-        "most_changed": [
-            {"tensor": shown(change.name), "relative_change": _rounded(change.relative)}
-            for change in sorted(all_changes, key=lambda change: -change.length)[:MAX_LISTED]
+        "tensors": [
+            {"tensor": shown(c.name), "relative_change": _rounded(c.relative), "alignment": _rounded(c.alignment)}
+            for c in sorted(all_changes, key=lambda change: change.alignment)[:MAX_LISTED]
         ],
+        "thresholds": {"relative_change": FAR, "alignment": UNALIGNED, "unaligned_share": MAX_UNALIGNED_SHARE},
     }
-    if relative > FAR:
-        detail = f"the weights moved by {relative:.2f} of their length: further than fine-tuning does"
-    else:
-        detail = f"{len(unsketched)} changed tensors hold numbers too large to compare ({_listed(unsketched)})"
     yield _finding(number, "lineage_far", "warning", detail, evidence)
 
 
 def _about_sibling(number: int, submission: Fingerprint, base: Fingerprint, sibling: KnownModel) -> Iterator[Finding]:
     compared = directions(submission, base, sibling.fingerprint)
-    n_told = n_differing(submission, base, sibling.fingerprint)
-    copies = [one for one in compared if one.is_copy and one.is_telling]
+    told = differing(submission, base, sibling.fingerprint)
+    # A model so small that no matrix of it tells is judged by all of its tensors.
+    has_telling = any(is_telling(tensor) for tensor in told)
+    copies = [one for one in compared if one.is_copy and (one.is_telling or not has_telling)]
+    n_told = sum(is_telling(tensor) for tensor in told) if has_telling else len(told)
     evidence = {
         "sibling": sibling.name,
         "source": shown(sibling.source),
-        "sibling_differs_in": n_told,
+        "sibling_differs_in": len(told),
         "compared": len(compared),
+        "copies": sum(one.is_copy for one in compared),
     }
-    if compared and len([one for one in compared if one.is_copy]) == n_told:
+    if copies and len(copies) == n_told:
         detail = f"the weights are those of {sibling.name}, not trained from the base model"
-        tensors = _tensors(copies or compared)
-        yield _finding(number, "lineage_sibling_equal", "serious", detail, {**evidence, "tensors": tensors})
+        more = {"tensors": _tensors(copies)}
+        yield _finding(number, "lineage_sibling_equal", "serious", detail, {**evidence, **more})
         return
-    if copies:
-        detail = (
-            f"{len(copies)} of {n_told} tensors are those of {sibling.name} ({_listed(one.name for one in copies)})"
-        )
-        more = {"copies": len(copies), "tensors": _tensors(copies)}
+    if copies and has_telling:
+        detail = f"{len(copies)} of {n_told} matrices are those of {sibling.name} ({_listed(c.name for c in copies)})"
+        more = {"tensors": _tensors(copies)}
         yield _finding(number, "lineage_sibling_tensors", "serious", detail, {**evidence, **more})
-    yield from _direction(number, sibling, compared, evidence)
+    moved = [one for one in compared if not one.is_copy and (one.is_telling or not has_telling)]
+    yield from _direction(number, sibling, moved, evidence)
 
 
 def _direction(
     number: int, sibling: KnownModel, compared: Sequence[Direction], evidence: dict[str, Any]
 ) -> Iterator[Finding]:
-    total, moved = _total(compared), [one for one in compared if _is_towards(one) and not one.is_copy]
+    total, moved = _total(compared), [one for one in compared if _is_towards(one)]
+    way = f"{sibling.name}, {100 * total.coefficient:.0f} % of the way (cosine {total.cosine:.2f})"
+    severity: Severity = "serious" if total.is_blend else "warning"
+    if total.is_nearer:
+        kind, detail = "lineage_sibling_nearer", f"the weights are nearer to {way}, than to the base model"
+    elif total.is_towards:
+        kind, detail = "lineage_sibling_towards", f"the weights moved towards {way}"
+    elif moved:
+        kind, names = "lineage_sibling_towards", _listed(one.name for one in moved)
+        detail = f"{len(moved)} matrices moved towards {sibling.name} ({names})"
+    else:
+        return
+    if total.is_blend:
+        detail += ", equally far in every matrix: a blend of the two, or trained from the sibling"
     evidence = {
         **evidence,
         "cosine": _rounded(total.cosine),
         "cosine_error": _rounded(total.cosine_error),
         "coefficient": _rounded(total.coefficient),
         "coefficient_error": _rounded(total.coefficient_error),
-        "thresholds": {"cosine": TOWARDS, "serious": STRONGLY_TOWARDS, "tensor_cosine": TENSOR_TOWARDS},
-        "tensors_towards": len(moved),
+        "unevenness": None if total.unevenness is None else _rounded(total.unevenness),
+        "matrices_towards": len(moved),
         "tensors": _tensors(sorted(moved or compared, key=lambda one: -one.cosine)),
+        "thresholds": {"cosine": TOWARDS, "matrix_cosine": TENSOR_TOWARDS, "unevenness": MAX_UNEVENNESS},
     }
-    towards = f"{sibling.name} (cosine {total.cosine:.2f}"
-    if total.is_nearer:
-        detail = f"the weights are nearer to {towards}) than to the base model"
-        yield _finding(number, "lineage_sibling_nearer", "serious", detail, evidence)
-    elif total.is_towards:
-        severity: Severity = "serious" if total.cosine >= STRONGLY_TOWARDS else "warning"
-        like = ", as an interpolation would" if total.cosine >= INTERPOLATED else ""
-        detail = f"the weights moved towards {towards}, {100 * total.coefficient:.2g} % of the way){like}"
-        yield _finding(number, "lineage_sibling_towards", severity, detail, evidence)
-    elif moved:
-        detail = f"{len(moved)} tensors moved towards {sibling.name} ({_listed(one.name for one in moved)})"
-        yield _finding(number, "lineage_sibling_towards", "warning", detail, evidence)
+    yield _finding(number, kind, severity, detail, evidence)
 
 
 def _total(compared: Sequence[Direction]) -> Total:
@@ -189,10 +213,23 @@ def _total(compared: Sequence[Direction]) -> Total:
     lengths = math.sqrt(own) * math.sqrt(other)
     return Total(
         cosine=cosine(product, own, other),
-        coefficient=product / other if other > 0 else 0.0,
         cosine_error=math.sqrt(variance) / lengths if lengths > 0 else 0.0,
+        coefficient=product / other if other > 0 else 0.0,
         coefficient_error=math.sqrt(variance) / other if other > 0 else 0.0,
+        unevenness=_unevenness([one for one in compared if one.is_telling and one.sibling_square > 0]),
     )
+
+
+def _unevenness(matrices: Sequence[Direction]) -> float | None:
+    if len(matrices) < MIN_MATRICES:
+        return None
+    typical = median(one.coefficient for one in matrices)
+    errors = [math.hypot(one.coefficient_error, ROUNDING_PART * typical) for one in matrices]
+    if not all(errors):
+        return None
+    weights = [error**-2 for error in errors]
+    mean = math.fsum(w * one.coefficient for w, one in zip(weights, matrices, strict=True)) / math.fsum(weights)
+    return math.fsum(w * (one.coefficient - mean) ** 2 for w, one in zip(weights, matrices, strict=True)) / len(weights)
 
 
 def _is_towards(one: Direction) -> bool:
@@ -213,7 +250,7 @@ def _tensors(listed: Iterable[Direction]) -> list[dict[str, Any]]:
             "tensor": shown(one.name),
             "is_copy": one.is_copy,
             "cosine": _rounded(one.cosine),
-            "coefficient": _rounded(one.product / one.sibling_square if one.sibling_square else 0.0),
+            "coefficient": _rounded(one.coefficient),
         }
         for one in list(listed)[:MAX_LISTED]
     ]
