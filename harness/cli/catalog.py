@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness.cli import render
+from harness.cli.benchmarks import print_benchmarks
 
 if TYPE_CHECKING:
     from harness.settings import Settings
@@ -38,9 +39,11 @@ def list_(
     settings = load_settings()
     rows = _LISTS[kind](settings)
     if kind is Kind.BENCHMARKS:
-        _tell_broken(settings)
+        _tell_broken(rows)
     if as_json:
         render.print_json(rows)
+    elif rows and kind is Kind.BENCHMARKS:
+        print_benchmarks(rows)
     elif rows:
         columns = [name for name in rows[0] if kind is not Kind.RUNS or name in RUN_COLUMNS]
         render.print_table(columns, [[row[name] for name in columns] for row in rows])
@@ -67,26 +70,16 @@ def _gradings(settings: Settings) -> list[Row]:
 
 
 def _benchmarks(settings: Settings) -> list[Row]:
-    from harness.catalog import list_benchmarks
+    from harness.cli.benchmarks import benchmark_rows
 
-    return [
-        {
-            "id": found.id,
-            "mode": found.config.eval_mode.value,
-            "default model": found.config.default_model,
-            "version": found.config.version,
-            "description": found.config.description,
-        }
-        for found in list_benchmarks(settings)
-    ]
+    return benchmark_rows(settings)
 
 
-def _tell_broken(settings: Settings) -> None:
-    """Folders that cannot be used, on stderr: the list itself is of what can be run."""
-    from harness.catalog import broken_benchmarks
-
-    for folder in broken_benchmarks(settings):
-        render.say(render.without_escapes(f"{folder.id} cannot be used: {folder.what}. {folder.fix}"))
+def _tell_broken(rows: list[Row]) -> None:
+    """Folders that cannot be used, on stderr too, where nobody overlooks them; the list itself stands."""
+    for row in rows:
+        if row["error"] is not None:
+            render.say(f"{row['id']} cannot be used: {row['error']}")
 
 
 def _agents(settings: Settings) -> list[Row]:

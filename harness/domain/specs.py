@@ -98,6 +98,8 @@ class BenchmarkConfig(PromptSpec):
     hidden_share: float = Field(0.5, gt=0, lt=1)
     # Mean score, 0 to 1, of answers that say nothing: above 0 only where a guess is built into the metric.
     floor: float = Field(0.0, ge=0, lt=1)
+    # How many hidden items there are, as far as that is known before they are prepared: for `harness list` alone.
+    hidden_items: int | None = Field(None, gt=0)
     # Field of an item's record whose value says which items belong together (a source, a task): errors are clustered.
     cluster_by: str | None = None
 
@@ -216,7 +218,8 @@ class Grading(Frozen):
 def task_protocol(benchmark: Benchmark, eval_hash: str, protocol: Protocol, limit: int | None = None) -> str:
     """Hash of what must be equal for two scores to be comparable (contracts.md section 4)."""
     config, evaluators = benchmark.config, str(EVALUATORS_VERSION)
-    is_opencompass = config.eval_mode is EvalMode.OPENCOMPASS
+    if config.eval_mode is EvalMode.OPENCOMPASS:
+        evaluators += f", opencompass {OPENCOMPASS_VERSION}"
     return canonical_hash(
         {
             "benchmark": benchmark.digest,
@@ -226,7 +229,7 @@ def task_protocol(benchmark: Benchmark, eval_hash: str, protocol: Protocol, limi
             "prompt": config.prompt_spec().model_dump(mode="json"),
             "protocol": protocol.value,
             "limit": limit,
-            "evaluators": f"{evaluators}, opencompass {OPENCOMPASS_VERSION}" if is_opencompass else EVALUATORS_VERSION,
+            "evaluators": evaluators,
         }
     )
 

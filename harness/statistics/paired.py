@@ -23,8 +23,8 @@ def improvement_of(
     sources also McNemar's (1947) exact two-sided p-value.
 
     Where all sources have the same mean difference a bootstrap would claim certainty. The interval then says how far
-    the mean could be moved by sources that none of these happened to be, and the probability is the posterior one, under a
-    uniform prior, of more sources winning than not.
+    sources could move the mean that none of these happened to be; the probability is the posterior one, under a uniform
+    prior, of more sources winning than not.
 
     Raises:
         ValueError: the two do not cover the same items.
