@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,17 @@ from served import served, wait_until
 
 from harness.domain.prompts import Prompt
 from harness.domain.specs import EngineSpec
-from harness.errors import MEANINGS, EvaluationFailed, LoadFailed, ServiceUnavailable, TooSlow, UsageError, meaning_of
+from harness.errors import (
+    MEANINGS,
+    EngineBroken,
+    EvaluationFailed,
+    LoadFailed,
+    NoGpuMemory,
+    ServiceUnavailable,
+    TooSlow,
+    UsageError,
+    meaning_of,
+)
 from harness.inference import client as client_module
 from harness.inference.client import InferenceClient
 from harness.inference.engines.base import build_engine
@@ -39,8 +50,15 @@ class EchoEngine:
     def load(self, folder: Path) -> bool:
         if folder.name == "bad":
             raise LoadFailed("tensor x is missing")
+        if folder.name == "large":
+            raise NoGpuMemory(free_bytes=3 * 2**30, needed_bytes=8 * 2**30)
+        if folder.name == "untrusted":
+            raise EngineBroken("the canary died")
         is_reused, self._folder = folder == self._folder, folder
         return is_reused
+
+    def sleep(self) -> None:
+        self._folder = None
 
     def generate(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[Completion]:
         if self._folder is None:
@@ -178,9 +196,39 @@ def test_an_engine_that_cannot_be_built_is_said_to_every_caller(tmp_path: Path) 
         assert not client.is_ready()
 
 
-def test_an_engine_that_this_version_lacks_is_named() -> None:
-    with pytest.raises(UsageError, match="vllm"):
+def test_an_engine_whose_libraries_are_not_installed_says_so() -> None:
+    if find_spec("vllm") is not None:
+        pytest.skip("vllm is installed here")
+    with pytest.raises(EvaluationFailed, match="vllm needs the package"):
         build_engine(SPEC.model_copy(update={"engine": "vllm"}))
+
+
+def test_sleep_reaches_the_engine_and_a_load_wakes_it(client: InferenceClient) -> None:
+    client.load(LoadRequest(path="/models/a"))
+    assert client.sleep().sleep_seconds >= 0
+    client.sleep()
+    with pytest.raises(EvaluationFailed, match="no weights are loaded"):
+        client.generate(REQUEST)
+    client.load(LoadRequest(path="/models/a"))
+    assert len(client.generate(REQUEST).completions) == 2
+
+
+def test_too_little_memory_is_told_with_its_numbers(client: InferenceClient) -> None:
+    with pytest.raises(
+        NoGpuMemory, match=r"needs 8\.0 GiB of GPU memory, 3\.0 GiB are free, 5\.0 GiB are missing"
+    ) as raised:
+        client.load(LoadRequest(path="/models/large"))
+    assert (raised.value.free_bytes, raised.value.needed_bytes) == (3 * 2**30, 8 * 2**30)
+
+
+def test_a_service_ends_with_an_engine_that_cannot_be_trusted(tmp_path: Path) -> None:
+    ended = threading.Event()
+    path = tmp_path / "s.sock"
+    with served(create_app(SPEC, EchoEngine, ended.set), path):
+        client = InferenceClient(path, timeout_s=10)
+        with pytest.raises(EvaluationFailed, match="the canary died"):
+            client.load(LoadRequest(path="/models/untrusted"))
+        assert ended.is_set()
 
 
 def _lying(path: Path, body: str) -> FastAPI:

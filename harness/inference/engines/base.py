@@ -8,6 +8,7 @@ from typing import Protocol
 
 from harness.domain.prompts import Prompt
 from harness.domain.specs import EngineSpec
+from harness.errors import EvaluationFailed
 from harness.inference.wire import Completion, EngineInfo, Sampling
 
 
@@ -46,7 +47,21 @@ class Engine(Protocol):
 
 
 def build_engine(spec: EngineSpec) -> Engine:
-    """The engine that `spec` names; takes the seconds that importing its libraries takes."""
+    """The engine that `spec` names; takes the seconds that importing its libraries takes.
+
+    Raises:
+        EvaluationFailed: its libraries are not installed here, or cannot do what `spec` asks for.
+    """
+    try:
+        return _engine(spec)
+    except ModuleNotFoundError as error:
+        raise EvaluationFailed(
+            f"the engine {spec.engine} needs the package {error.name}, which is not installed here",
+            "It is in the inference image of HARNESS_DEVICE=gpu; `harness images` builds it.",
+        ) from error
+
+
+def _engine(spec: EngineSpec) -> Engine:
     if spec.engine == "transformers":
         from harness.inference.engines.transformers import TransformersEngine
 

@@ -23,10 +23,10 @@ from harness.inference.engines.machine import cpu_name
 from harness.inference.engines.rows import Row, completion_of, in_order, make_rows
 from harness.inference.engines.setup import Setup, read_setup
 from harness.inference.engines.stopping import StopRule
-from harness.inference.engines.vllm_build import check_surroundings, close_llm, is_cpu, open_llm
+from harness.inference.engines.vllm_build import check_surroundings, close_llm, context_of, is_cpu, open_llm
 from harness.inference.engines.vllm_memory import MemoryNeed, check_free, memory_need
 from harness.inference.engines.vllm_worker import compare_samples, zero_memory
-from harness.inference.engines.weight_files import Expected, Places, setup_digest, weights_identity
+from harness.inference.engines.weight_files import Expected, Places, n_weights, setup_digest, weights_identity
 from harness.inference.wire import Completion, EngineInfo, Sampling
 
 PACKAGES = ("torch", "transformers", "tokenizers", "safetensors")
@@ -101,13 +101,13 @@ class VllmEngine:
             setup = read_setup(folder, digest)
             expected = expected_by(setup, folder)
             places = self._checked(folder, setup, expected)
-        need = memory_need(self._spec, places, setup.config)
+        need = memory_need(self._spec, n_weights(places), setup.config)
         with _trusted("closing the engine before it"):
             self._close()
         if not self._is_cpu:
             check_free(self._spec.tensor_parallel, need.to_build)
         with _trusted("building the engine"):
-            llm = open_llm(self._spec, folder, need.kv_cache)
+            llm = open_llm(self._spec, folder, need.kv_cache, context_of(self._spec, setup))
         # vLLM repacks experts for a CPU, and cannot put others in their place.
         is_in_place = not (self._is_cpu and expected.is_renamed)
         self._frame = _Frame(llm, setup, expected, need, is_in_place)

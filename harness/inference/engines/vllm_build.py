@@ -12,6 +12,7 @@ from vllm.platforms import current_platform
 
 from harness.domain.specs import EngineSpec
 from harness.errors import EvaluationFailed
+from harness.inference.engines.setup import Setup
 from harness.inference.engines.vllm_memory import BLOCK_TOKENS
 
 # Tokens of one step; vLLM's own default differs from GPU to GPU.
@@ -42,7 +43,13 @@ def is_cpu(spec: EngineSpec) -> bool:
     return spec.device.startswith("cpu")
 
 
-def open_llm(spec: EngineSpec, folder: Path, kv_cache_bytes: int) -> LLM:
+def context_of(spec: EngineSpec, setup: Setup) -> int | None:
+    """Tokens of prompt and answer together; None leaves it to vLLM, where neither spec nor model says."""
+    limits = [limit for limit in (spec.max_model_len, setup.max_positions) if limit is not None]
+    return min(limits, default=None)
+
+
+def open_llm(spec: EngineSpec, folder: Path, kv_cache_bytes: int, context: int | None) -> LLM:
     """A new engine with the weights in `folder`."""
     if is_cpu(spec):
         device: dict[str, Any] = {"enforce_eager": True, "block_size": CPU_BLOCK_TOKENS}
@@ -58,7 +65,7 @@ def open_llm(spec: EngineSpec, folder: Path, kv_cache_bytes: int) -> LLM:
         dtype=spec.dtype,
         seed=spec.seed,
         tensor_parallel_size=spec.tensor_parallel,
-        max_model_len=spec.max_model_len,
+        max_model_len=context,
         max_num_seqs=spec.batch_size,
         max_num_batched_tokens=max(STEP_TOKENS, spec.batch_size),
         num_gpu_blocks_override=spec.kv_cache_blocks,

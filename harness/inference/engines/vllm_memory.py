@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
-
-import torch
 
 from harness.domain.base import Frozen
 from harness.domain.specs import EngineSpec
 from harness.errors import NoGpuMemory
-from harness.inference.engines.weight_files import Places, n_weights
 
 # Tokens of one block of the KV cache on a GPU; `kv_cache_blocks` counts these.
 BLOCK_TOKENS = 16
@@ -38,10 +36,9 @@ class MemoryNeed(Frozen):
         return math.ceil(self.weights * (1 + TRANSIENT_SHARE)) + self.kv_cache + WAKE_MARGIN
 
 
-def memory_need(spec: EngineSpec, places: Places, config: Any) -> MemoryNeed:
-    """What a model of these weights takes in the set-up of `spec`."""
-    size = BYTES[spec.dtype]
-    weights = n_weights(places) * size // spec.tensor_parallel
+def memory_need(spec: EngineSpec, n_weights: int, config: Any) -> MemoryNeed:
+    """What a model of so many weights takes in the set-up of `spec`."""
+    weights = n_weights * BYTES[spec.dtype] // spec.tensor_parallel
     return MemoryNeed(weights=weights, kv_cache=kv_cache_bytes(spec, config))
 
 
@@ -55,8 +52,15 @@ def kv_cache_bytes(spec: EngineSpec, config: Any) -> int:
     return (spec.kv_cache_blocks or 0) * BLOCK_TOKENS * per_token
 
 
-def check_free(n_gpus: int, needed: int) -> None:
+def free_bytes(gpu: int) -> int:
+    """What the GPU of this number has free."""
+    import torch
+
+    return int(torch.cuda.mem_get_info(gpu)[0])
+
+
+def check_free(n_gpus: int, needed: int, free_of: Callable[[int], int] = free_bytes) -> None:
     """Raises NoGpuMemory where one of the first `n_gpus` GPUs has less than `needed` bytes free."""
-    free = min(torch.cuda.mem_get_info(number)[0] for number in range(n_gpus))
+    free = min(free_of(gpu) for gpu in range(n_gpus))
     if free < needed:
         raise NoGpuMemory(free_bytes=free, needed_bytes=needed)
