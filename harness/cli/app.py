@@ -7,7 +7,23 @@ from typing import Annotated
 import typer
 
 from harness import __version__
-from harness.cli import catalog, check, clean, config, doctor, grade, grader, images, logs, prepare, run, show, sql, transfer
+from harness.cli import (
+    catalog,
+    check,
+    clean,
+    config,
+    doctor,
+    grade,
+    grader,
+    images,
+    logs,
+    prepare,
+    run,
+    show,
+    siblings,
+    sql,
+    transfer,
+)
 
 app = typer.Typer(
     name="harness",
@@ -43,5 +59,21 @@ def options(
     set_up(is_debug=debug)
 
 
-for module in (run, grade, images, prepare, grader, doctor, catalog, check, show, logs, sql, transfer, config, clean):
+for module in (
+    run,
+    grade,
+    images,
+    prepare,
+    grader,
+    doctor,
+    catalog,
+    check,
+    show,
+    logs,
+    sql,
+    transfer,
+    siblings,
+    config,
+    clean,
+):
     module.register(app)

@@ -80,19 +80,34 @@ def _from_folder(source: Path, repo_id: str, revision: str, home: Home, say: Say
 
 
 def _from_hub(name: str, home: Home, say: Say) -> ModelRef:
-    from huggingface_hub import HfApi, snapshot_download  # a slow import, needed for the hub alone
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
-
     repo_id, _, revision = name.partition("@")
     pin = home.cache / "models" / f"hub-{canonical_hash([repo_id, revision])[:16]}.json"
     if pin.is_file():
         known = ModelRef.model_validate_json(pin.read_text())
         if (home.path / known.path).is_dir():
             return known
+    folder, commit = fetch_from_hub(name, say)
+    model = _from_folder(folder, repo_id, commit, home, say)
+    pin.parent.mkdir(parents=True, exist_ok=True)
+    pin.write_text(model.model_dump_json())
+    return model
+
+
+def fetch_from_hub(name: str, say: Say) -> tuple[Path, str]:
+    """The folder of `org/repo[@revision]` in the hub's own cache, and the commit that it holds.
+
+    Raises:
+        UsageError: that is no name of a model.
+        PrerequisiteError: the hub does not answer, or has no such model.
+    """
+    from huggingface_hub import HfApi, snapshot_download  # a slow import, needed for the hub alone
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    repo_id, _, revision = name.partition("@")
     try:
         commit = HfApi().model_info(repo_id, revision=revision or None).sha
         say(f"fetching {repo_id} at {commit}")
-        folder = snapshot_download(repo_id, revision=commit, allow_patterns=HUB_PATTERNS)
+        return Path(snapshot_download(repo_id, revision=commit, allow_patterns=HUB_PATTERNS)), str(commit)
     except HFValidationError as error:
         raise UsageError(f"no model {name}: neither a folder nor a hub name", "See `harness list models`.") from error
     # The second base class is that of all errors of the HTTP library below the hub's client, whichever that is.
@@ -101,10 +116,6 @@ def _from_hub(name: str, home: Home, say: Say) -> ModelRef:
             f"{name} is no model folder here, and could not be fetched from the hub: {error}",
             "Name a folder with --model (`harness list models` shows those that are here), or try again later.",
         ) from error
-    model = _from_folder(Path(folder), repo_id, str(commit), home, say)
-    pin.parent.mkdir(parents=True, exist_ok=True)
-    pin.write_text(model.model_dump_json())
-    return model
 
 
 def _keep_fingerprint(model: ModelRef, home: Home, say: Say) -> None:
