@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,11 +13,14 @@ from harness.cli.selection import LATEST, RunArgument
 
 if TYPE_CHECKING:
     from harness.domain.scoring import Score
+    from harness.domain.specs import Protocol
     from harness.home import Home
     from harness.report.grading import GradingReport
     from harness.store.models import RunRecord, SubmissionRecord
 
 Facts = dict[str, Any]
+# What of the outputs tells a gain of format from one of skill, beside pass@k: name in the record, name for people.
+RATES = (("truncation_rate", "truncated outputs"), ("extraction_failure_rate", "no answer found"))
 
 
 def show(
@@ -53,12 +57,13 @@ def facts_of(home: Home, run_id: str) -> Facts:
     """What is known of one run: scores in percent, improvement in points with its 95 % interval."""
     from harness.cli.database import reading
     from harness.store.records_evaluations import get_baseline
+    from harness.store.records_findings import findings_of
     from harness.store.records_queue import submissions_of
     from harness.store.records_runs import get_run
 
     with reading(home) as db:
         record, baseline = get_run(db, run_id), get_baseline(db, run_id)
-        submissions = submissions_of(db, run_id)
+        submissions, findings = submissions_of(db, run_id), findings_of(db, run_id)
     scores = baseline.scores if baseline else None
     protocol = record.plan.protocol
     folder = home.run(run_id).path
@@ -75,11 +80,12 @@ def facts_of(home: Home, run_id: str) -> Facts:
         "detail": record.detail or (baseline.detail if baseline else None),
         "started_at": record.started_at,
         "duration_s": record.agent_time_s,
-        "baseline_pct": scores and scores.headline(protocol).score_pct,
-        "baseline_stderr_pct": scores and scores.headline(protocol).stderr_pct,
+        **_score("baseline", scores.headline(protocol) if scores else None),
         "baseline_feedback_pct": _pct(scores.shown(protocol) if scores else None),
+        "baseline_outputs": _outputs(baseline.metrics, protocol) if baseline else {},
         **_headline(record),
         "submissions": [_submission(one, record) for one in submissions],
+        "findings": [finding.model_dump(mode="json") for finding in findings],
         "record": str(home.db_link),
         "folder": str(folder) if folder.is_dir() else None,
     }
@@ -90,13 +96,34 @@ def _headline(record: RunRecord) -> Facts:
     gain = found.improvement if found else None
     return {
         "best_submission": found.submission_number if found else None,
-        "final_pct": found.score.score_pct if found else None,
-        "final_stderr_pct": found.score.stderr_pct if found else None,
+        **_score("final", found.score if found else None),
         "improvement_pct": gain.points if gain else None,
         "improvement_low_pct": gain.low if gain else None,
         "improvement_high_pct": gain.high if gain else None,
+        "improvement_method": gain.method if gain else None,
+        "improvement_probability": gain.probability if gain else None,
+        "improvement_p_value": gain.p_value if gain else None,
+        "items_won": gain.n_won if gain else None,
+        "items_lost": gain.n_lost if gain else None,
+        "items_tied": gain.n_tied if gain else None,
+        "is_selected": record.plan.protocol == "paper",
         "final_items": found.score.n_items if found else None,
     }
+
+
+def _score(name: str, score: Score | None) -> Facts:
+    return {
+        f"{name}_pct": score.score_pct if score else None,
+        f"{name}_stderr_pct": score.stderr_pct if score else None,
+        f"{name}_low_pct": score.low_pct if score else None,
+        f"{name}_high_pct": score.high_pct if score else None,
+        f"{name}_method": score.method if score else None,
+    }
+
+
+def _outputs(metrics: dict[str, dict[str, float]], protocol: Protocol) -> dict[str, float]:
+    """Rates, output length and pass@k over the items that the headline is made of."""
+    return metrics.get("all" if protocol == "paper" else "final", {})
 
 
 def _submission(one: SubmissionRecord, record: RunRecord) -> Facts:
@@ -108,8 +135,8 @@ def _submission(one: SubmissionRecord, record: RunRecord) -> Facts:
         "model_path": one.model_path,
         "submitted_at": one.submitted_at,
         "feedback_pct": _pct(one.scores.shown(protocol) if one.scores else None),
-        "final_pct": _pct(headline),
-        "final_stderr_pct": headline.stderr_pct if headline else None,
+        **_score("final", headline),
+        "outputs": _outputs(one.metrics, protocol),
         "is_best": best is not None and best.submission_number == one.number,
         "error_class": one.error_class,
         "detail": one.detail,
@@ -146,6 +173,10 @@ def show_facts(facts: Facts) -> None:
         shown["its output"] = f"harness logs {facts['run_id']}"
     shown["best"] = _best(facts)
     shown["improvement"] = _improvement(facts)
+    shown |= _compared(facts)
+    for number, finding in enumerate(facts["findings"], start=1):
+        about = f" of submission {finding['submission_number']}" if finding["submission_number"] else ""
+        shown[f"finding {number}"] = f"{finding['severity']}: {finding['kind']}{about}: {finding['detail']}"
     shown["record"] = facts["record"]
     shown["folder"] = facts["folder"]
     render.print_facts(shown)
@@ -159,14 +190,44 @@ def _with_error(facts: Facts, name: str) -> str:
 def _best(facts: Facts) -> str:
     if facts["best_submission"] is None:
         return ""
-    return f"submission {facts['best_submission']}: {_with_error(facts, 'final')} % of {facts['final_items']} items"
+    selected = ", selected: the best of several scores on the same items" if facts["is_selected"] else ""
+    interval = ""
+    if facts["final_low_pct"] is not None:
+        interval = f" (95 % interval {facts['final_low_pct']:.1f} to {facts['final_high_pct']:.1f}{selected})"
+    score = f"{_with_error(facts, 'final')} % of {facts['final_items']} items"
+    return f"submission {facts['best_submission']}: {score}{interval}"
 
 
 def _improvement(facts: Facts) -> str:
     if facts["improvement_pct"] is None:
         return ""
     low, high = facts["improvement_low_pct"], facts["improvement_high_pct"]
-    return f"{facts['improvement_pct']:+.1f} points (95 % interval {low:+.1f} to {high:+.1f})"
+    sure = facts["improvement_probability"]
+    probable = "" if sure is None else f", P(> 0) = {sure:.3f}"
+    selected = ", selected" if facts["is_selected"] else ""
+    return f"{facts['improvement_pct']:+.1f} points (95 % interval {low:+.1f} to {high:+.1f}{probable}{selected})"
+
+
+def _compared(facts: Facts) -> Facts:
+    """The best submission beside the baseline: items that changed sides, and whether the outputs look alike."""
+    best: Facts = next((one["outputs"] for one in facts["submissions"] if one["is_best"]), {})
+    base = facts["baseline_outputs"]
+    shown: Facts = {}
+    if facts["items_won"] is not None:
+        shown["items"] = f"{facts['items_won']} won, {facts['items_lost']} lost, {facts['items_tied']} tied"
+        if facts["improvement_p_value"] is not None:
+            shown["items"] += f" (McNemar's exact test: p = {facts['improvement_p_value']:.2g})"
+    for name, label in RATES:
+        shown[label] = _both(base, best, name, lambda rate: f"{100 * rate:.1f} %")
+    shown["output length"] = _both(base, best, "mean_output_tokens", lambda length: f"{length:.1f} tokens")
+    for name in sorted((name for name in best if name.startswith("pass@")), key=lambda name: int(name[5:])):
+        shown[name] = _both(base, best, name, lambda rate: f"{100 * rate:.1f} %")
+    return shown
+
+
+def _both(base: Facts, best: Facts, name: str, text: Callable[[float], str]) -> str:
+    told = [f"{text(some[name])} ({who})" for some, who in ((base, "baseline"), (best, "best")) if name in some]
+    return ", ".join(told)
 
 
 def register(app: typer.Typer) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from samples import closed, items, plan, registered, scored, submitted, with_baseline
 
+from harness.domain.findings import Finding
 from harness.errors import ErrorClass
 from harness.home import Home
 from harness.store.database import WritableDatabase, open_writer
+from harness.store.records_findings import add_findings
 from harness.store.records_submissions import reject_submission
 
 PLAN = plan(1)
@@ -25,6 +27,14 @@ def fill(db: WritableDatabase) -> None:
     scored(db, run, "1" * 64, items(parts(8), parts(9)))
     refused = submitted(db, run.run_id, after_s=60)
     reject_submission(db, refused.id, ErrorClass.NO_WEIGHTS, "the folder is empty")
+    finding = Finding(
+        submission_number=1,
+        kind="lineage",
+        severity="warning",
+        detail="nearer to a sibling",
+        evidence={"nearest": "sibling"},
+    )
+    add_findings(db, run.run_id, [finding])
     closed(db, run.run_id)
     registered(db, LATER)
     closed(db, LATER.run_id)

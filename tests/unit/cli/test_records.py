@@ -27,6 +27,12 @@ def test_show_has_baseline_submissions_best_improvement_and_place(recorded: Home
     assert "scored" in lines["1"]
     assert "the folder is empty" in lines["2"]
     assert "+60.0 points (95 % interval +" in lines["improvement"]
+    assert ", P(> 0) = 1.000)" in lines["improvement"]
+    assert "submission 1: 90.0 ± 10.0 % of 10 items (95 % interval 59.6 to 98.2)" in lines["best"]
+    assert "6 won, 0 lost, 4 tied (McNemar's exact test: p = 0.031)" in lines["items"]
+    assert "0.0 % (baseline), 0.0 % (best)" in lines["truncated"]
+    assert "4.0 tokens (baseline), 4.0 tokens (best)" in lines["output"]
+    assert "warning: lineage of submission 1: nearer to a sibling" in lines["finding"]
     assert "graded" in lines["verdict"]
     assert str(recorded.db_link) in lines["record"]
     assert str(recorded.run(graded).path) in lines["folder"]
@@ -48,7 +54,13 @@ def test_show_as_json_has_the_same(recorded: Home, graded, later, capsys):
     assert facts["improvement_low_pct"] < 60 < facts["improvement_high_pct"]
     assert [one["state"] for one in facts["submissions"]] == ["scored", "rejected"]
     assert facts["best_submission"] == 1
-    assert "token" not in json.dumps(facts)
+    assert facts["improvement_p_value"] == pytest.approx(2 / 2**6)
+    assert (facts["items_won"], facts["items_lost"], facts["items_tied"]) == (6, 0, 4)
+    assert facts["submissions"][0]["final_low_pct"] == pytest.approx(59.6, abs=0.05)
+    assert facts["baseline_outputs"] == facts["submissions"][0]["outputs"]
+    assert facts["findings"][0]["evidence"] == {"nearest": "sibling"}
+    assert "token_sha256" not in json.dumps(facts)
+    assert graded.ljust(64, "0") not in json.dumps(facts)
 
 
 def test_list_shows_runs_newest_first(recorded: Home, graded, later, capsys):
