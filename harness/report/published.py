@@ -12,6 +12,7 @@ from datetime import datetime
 
 from harness.domain.base import Frozen
 from harness.domain.runs import RunKind, SubmissionState, Verdict
+from harness.domain.scoring import Score
 from harness.domain.specs import Protocol
 from harness.store.database import Database
 from harness.store.headline import best_of
@@ -82,7 +83,12 @@ class RunScores(Frozen):
     headline_submission_id: int | None
     final_score: float | None
     final_improvement: float | None
+    final_score_interval: tuple[float, float] | None
     final_improvement_interval: tuple[float, float] | None
+    final_improvement_probability: float | None
+    final_improvement_p_value: float | None
+    # Under `paper` these are of all items, and of the best of several scores on them.
+    is_selected: bool
     submissions: tuple[ScoredSubmission, ...]
 
 
@@ -170,9 +176,17 @@ def run_scores(db: Database, run_id: str) -> RunScores:
         headline_submission_id=run.headline.submission_number if run.headline else None,
         final_score=run.headline.score.score_pct if run.headline else None,
         final_improvement=gain.points if gain else None,
+        final_score_interval=_interval(run.headline.score) if run.headline else None,
         final_improvement_interval=(gain.low, gain.high) if gain else None,
+        final_improvement_probability=gain.probability if gain else None,
+        final_improvement_p_value=gain.p_value if gain else None,
+        is_selected=run.plan.protocol is Protocol.PAPER,
         submissions=tuple(_scored(one, published.baseline) for one in submissions),
     )
+
+
+def _interval(score: Score) -> tuple[float, float] | None:
+    return None if score.low_pct is None or score.high_pct is None else (score.low_pct, score.high_pct)
 
 
 def _scored(one: SubmissionRecord, baseline: float | None) -> ScoredSubmission:

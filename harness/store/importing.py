@@ -18,6 +18,7 @@ from harness.errors import Conflict, UsageError
 from harness.store.database import WritableDatabase
 from harness.store.export import export_in
 from harness.store.exported import ExportedBaseline, ExportedEvaluation, ExportedSubmission, RunExport
+from harness.store.headline import score_parts
 from harness.store.mapping import run_record, run_row, set_headline
 from harness.store.models import EvaluationKey, Headline, NewEvaluation, RunRecord
 from harness.store.records_closing import headline_in
@@ -170,7 +171,7 @@ def _take_evaluation(session: Session, evaluation: ExportedEvaluation) -> int:
     if known is not None and known.id is not None:
         return known.id
     fields = {name: getattr(evaluation, name) for name in NewEvaluation.model_fields}
-    row = evaluation_row(NewEvaluation(**fields), origin)
+    row = evaluation_row(NewEvaluation(**fields), score_parts(evaluation.items), origin)
     row.created_at = evaluation.created_at
     return insert_evaluation(session, row, evaluation.items)
 

@@ -14,7 +14,7 @@ from harness.store.columns import MAX_DETAIL_CHARACTERS
 from harness.store.database import Database, WritableDatabase
 from harness.store.headline import metrics_of, score_parts
 from harness.store.mapping import baseline_record, evaluation_record, run_record, set_score
-from harness.store.models import BaselineRecord, EvaluationKey, EvaluationRecord, ItemScore, NewEvaluation
+from harness.store.models import BaselineRecord, EvaluationKey, EvaluationRecord, ItemScore, NewEvaluation, PartScores
 from harness.store.selection import items_in, require_open_run
 from harness.store.tables import BaselineRow, EvaluationRow, ItemScoreRow
 
@@ -54,9 +54,9 @@ def get_evaluation(db: Database, evaluation_id: int) -> EvaluationRecord:
     return db.read(work)
 
 
-def evaluation_row(evaluation: NewEvaluation, origin: str = MADE_HERE) -> EvaluationRow:
-    """A row whose scores and rates are computed from the items. Raises ValueError as `save_evaluation`."""
-    scores, metrics = score_parts(evaluation.items), metrics_of(evaluation.items)
+def evaluation_row(evaluation: NewEvaluation, scores: PartScores, origin: str = MADE_HERE) -> EvaluationRow:
+    """A row with these scores; its rates are computed from the items."""
+    metrics = metrics_of(evaluation.items)
     row = EvaluationRow(
         **evaluation.key.model_dump(),
         origin=origin,
@@ -98,10 +98,14 @@ def save_evaluation(db: WritableDatabase, evaluation: NewEvaluation, *, is_anew:
         ValueError: no items, an item twice, no final item, or a score outside [0, 1].
     """
 
+    # Not in the transaction, which keeps others from writing: the first one imports SciPy.
+    scores = score_parts(evaluation.items)
+
     def work(session: Session) -> EvaluationRecord:
         row = find_in(session, evaluation.key)
         if row is None or is_anew:
-            row = evaluation_row(evaluation, MADE_HERE if row is None else _next_repeat(session, evaluation.key))
+            origin = MADE_HERE if row is None else _next_repeat(session, evaluation.key)
+            row = evaluation_row(evaluation, scores, origin)
             insert_evaluation(session, row, evaluation.items)
         return evaluation_record(row)
 

@@ -11,8 +11,8 @@ from samples import START
 
 from harness.domain.admin import StartClock
 from harness.domain.findings import Finding
-from harness.domain.runs import EndedBy
-from harness.domain.specs import EngineSpec, Limits, Protocol
+from harness.domain.runs import EndedBy, RunKind
+from harness.domain.specs import EngineSpec, Grading, Limits, Protocol
 from harness.errors import ErrorClass
 from harness.store.database import WritableDatabase
 from harness.store.query import run_query
@@ -100,6 +100,33 @@ def test_seed_and_image_do_not_split_a_line(db: WritableDatabase) -> None:
     samples.graded(db, samples.plan(1), BASE, GOOD)
     samples.graded(db, samples.plan(2, seed=7, images={"agent": "harness-agent:2"}), BASE, GOOD)
     assert [line["n_runs"] for line in rows(db, "SELECT * FROM v_leaderboard")] == [2]
+
+
+def test_what_was_scored_outside_a_run_is_in_no_leaderboard(db: WritableDatabase) -> None:
+    grading = Grading(path="/models/mine", has_base=True)
+    run = samples.graded(db, samples.plan(1, agent="none", grading=grading), BASE, GOOD)
+    assert rows(db, "SELECT kind, verdict, improvement_pct FROM v_runs") == [
+        {"kind": "grade", "verdict": "graded", "improvement_pct": 50}
+    ]
+    assert rows(db, "SELECT * FROM v_leaderboard") == rows(db, "SELECT * FROM v_best") == []
+    assert run.plan.kind is RunKind.GRADE
+
+
+def test_runs_tell_how_sure_they_are_and_how_the_outputs_changed(db: WritableDatabase) -> None:
+    cut = tuple(item.model_copy(update={"is_truncated": True, "output_tokens": 9}) for item in GOOD)
+    run = samples.graded(db, samples.plan(1), BASE, POOR, cut)
+    (line,) = rows(db, "SELECT * FROM v_runs")
+    assert run.headline
+    gain = run.headline.improvement
+    assert gain
+    assert (line["improvement_probability"], line["improvement_p_value"]) == (gain.probability, gain.p_value)
+    assert (line["items_won"], line["items_lost"], line["items_tied"]) == (2, 0, 2)
+    assert (line["final_low_pct"], line["final_high_pct"]) == (run.headline.score.low_pct, 100)
+    assert (line["truncation_rate"], line["baseline_truncation_rate"]) == (1, 0)
+    assert (line["mean_output_tokens"], line["baseline_mean_output_tokens"]) == (9, 4)
+    assert rows(db, "SELECT final_truncation_rate, final_mean_output_tokens FROM v_submissions WHERE is_best") == [
+        {"final_truncation_rate": 1, "final_mean_output_tokens": 9}
+    ]
 
 
 def test_paper_lines_are_marked_as_selected(db: WritableDatabase) -> None:
