@@ -25,6 +25,9 @@ MAX_MATCH_SHARE = 0.25
 # Small tensors and vectors (norms, biases) can be equal, or move alike, without any copying.
 MIN_TELLING_ELEMENTS = 1024
 
+# Sketches are kept as F32, which rounds to 6e-8 of a number.
+NOTHING_LEFT = 1e-5
+
 Vector = NDArray[np.float64]
 
 
@@ -196,5 +199,7 @@ def _length(vector: Vector) -> float:
 
 
 def _without(vector: Vector, base: Vector) -> Vector:
+    """`vector` without its part along `base`; nothing where only the rounding of sketches is left."""
     square = float(base @ base)
-    return vector - (float(vector @ base) / square) * base if square > 0 else vector
+    left = vector - (float(vector @ base) / square) * base if square > 0 else vector
+    return left if _length(left) > NOTHING_LEFT * _length(vector) else np.zeros_like(left)

@@ -102,7 +102,7 @@ def _about_base(number: int, submission: Fingerprint, base: Fingerprint, sibling
         what = f"{len(changed)} of {len(all_changes)} tensors differ from the base model's"
     total = _relative_length(all_changes)
     if changed:
-        what += f", by {100 * total:.2g} % of their length"
+        what += f", by {100 * total:.3g} % of their length"
     evidence = {
         "tensors": len(all_changes),
         "changed": len(changed),
