@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from dotenv import dotenv_values
-from pydantic import Field, ValidationError
+from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from harness.errors import UsageError
@@ -37,6 +37,13 @@ class Settings(BaseSettings):
     autorl_file_path: Path | None = Field(
         None, validation_alias="AUTORL_FILE_PATH", description="where local models and data lie"
     )
+    openai_api_key: SecretStr | None = Field(
+        None, validation_alias="OPENAI_API_KEY", description="key of the LLM that drafts benchmarks"
+    )
+    openai_api_base: str = Field(
+        "", validation_alias="OPENAI_API_BASE", description="its OpenAI-compatible endpoint, ending in /v1"
+    )
+    chat_model: str = Field("", validation_alias="CHAT_MODEL", description="its name")
     base_image: str = Field("", description="base of every image; empty: a registry's Python, or Debian packages")
     network_range: str = Field("10.213.0.0/16", description="run networks are /28s of this range")
     quota: Literal["auto", "loop", "watch"] = Field("auto", description="how the size limit of a workspace is held")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -12,11 +11,11 @@ from typing import Protocol
 from harness.authoring import data_checks, folder_checks, scoring_checks
 from harness.authoring.data_checks import Prepared
 from harness.authoring.scoring_checks import Subject
+from harness.authoring.scratch import scratch_folder
 from harness.authoring.verdicts import CheckResult, Outcome, Skipped, SuiteReport
 from harness.domain.specs import Benchmark
 from harness.errors import EvaluationFailed, PrerequisiteError, UsageError
 from harness.runner.data_sources import Fetcher
-from harness.runner.resources import remove_read_only
 from harness.scorer.client import ScorerClient
 
 FOLDER_CHECKS: dict[str, Callable[[Benchmark], str | Skipped]] = {
@@ -84,7 +83,7 @@ def _results(benchmark: Benchmark, data_dir: Path | None, workshop: Workshop) ->
     yield CheckResult(name="config", outcome=Outcome.PASSED, what=f"version {benchmark.config.version}")
     for name, look in FOLDER_CHECKS.items():
         yield _tried(name, partial(look, benchmark))
-    with _scratch(workshop.scratch) as scratch:
+    with scratch_folder(workshop.scratch) as scratch:
         fetch, stores = workshop.fetch(benchmark), dict[str, Prepared]()
 
         def prepare(name: str) -> str:
@@ -132,13 +131,3 @@ def _tried(name: str, check: Callable[[], str | Skipped]) -> CheckResult:
 def _not_tried(names: tuple[str, ...], why: str) -> Iterator[CheckResult]:
     for name in names:
         yield CheckResult(name=name, outcome=Outcome.SKIPPED, what=why)
-
-
-@contextmanager
-def _scratch(parent: Path) -> Iterator[Path]:
-    parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="check-", dir=parent))
-    try:
-        yield folder
-    finally:
-        remove_read_only(folder)

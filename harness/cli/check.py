@@ -14,7 +14,8 @@ from harness.cli import render
 
 if TYPE_CHECKING:
     from harness.authoring.docker_workshop import DockerWorkshop
-    from harness.authoring.verdicts import CheckResult
+    from harness.authoring.suite import Workshop
+    from harness.authoring.verdicts import CheckResult, SuiteReport
     from harness.settings import Settings
 
 EXIT_FAILED = 1
@@ -36,27 +37,33 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
     """Try everything that a benchmark folder promises, in the containers of a real run."""
-    from harness.authoring.suite import check_folder, unreadable
-    from harness.catalog import benchmark_at
-    from harness.errors import UsageError
     from harness.settings import load_settings
 
     settings = load_settings()
     folder = _folder(settings, name)
-    try:
-        benchmark = benchmark_at(settings, folder)
-    except UsageError as error:
-        report = unreadable(folder, error)
-        tell(report.checks[0])
-    else:
-        with workshop(settings) as place:
-            report = check_folder(benchmark, data_dir.resolve() if data_dir else None, place, tell)
+    with workshop(settings) as place:
+        report = checked(settings, folder, data_dir.resolve() if data_dir else None, place)
     if as_json:
         render.print_json({**report.model_dump(mode="json"), "has_passed": report.has_passed})
     else:
         render.print_facts({"benchmark": report.benchmark, "checks": len(report.checks), "failed": len(report.failed)})
     if not report.has_passed:
         raise typer.Exit(EXIT_FAILED)
+
+
+def checked(settings: Settings, folder: Path, data_dir: Path | None, place: Workshop) -> SuiteReport:
+    """What the suite says of a folder, told as it goes; one whose config cannot be read has a report, too."""
+    from harness.authoring.suite import check_folder, unreadable
+    from harness.catalog import benchmark_at
+    from harness.errors import UsageError
+
+    try:
+        benchmark = benchmark_at(settings, folder)
+    except UsageError as error:
+        report = unreadable(folder, error)
+        tell(report.checks[0])
+        return report
+    return check_folder(benchmark, data_dir, place, tell)
 
 
 def tell(result: CheckResult) -> None:

@@ -20,7 +20,7 @@ from harness.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = Settings(root=ROOT)
-IDS = sorted(folder.parent.name for folder in (ROOT / "benchmarks").glob("*/config.yaml"))
+IDS = sorted(path.parent.name for path in (ROOT / "benchmarks").glob("[!_]*/config.yaml"))
 # What has no meaning for some folders, by mode; anything else may not be left out.
 OPTIONAL = {"examples", "cluster", "extract"}
 SCORING = {"perfect", "floor", "extract", "repeat", "hostile"}

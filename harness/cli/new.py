@@ -1,0 +1,118 @@
+"""`harness new benchmark`: a folder to begin with, or a draft that an LLM makes from a repository."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness.cli import render
+
+if TYPE_CHECKING:
+    from harness.authoring.chat import ChatEndpoint
+    from harness.settings import Settings
+
+EXIT_FAILED = 1
+
+
+@dataclass(frozen=True)
+class _Wish:
+    """How a draft is to be made."""
+
+    llm: str | None
+    base_url: str | None
+    repairs: int
+    data_dir: Path | None
+
+
+class Kind(StrEnum):
+    """What can be made."""
+
+    BENCHMARK = "benchmark"
+
+
+def new(
+    kind: Annotated[Kind, typer.Argument(help="What to make.")],
+    name: Annotated[str, typer.Argument(help="Name of the folder, and of the task.")],
+    into: Annotated[
+        Path | None, typer.Option(help="Folder to make it in; default: benchmarks/ of the checkout.")
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option("--from", help="https URL of a git repository, or a folder, to draft it from.")
+    ] = None,
+    llm: Annotated[str | None, typer.Option(help="Model that drafts it; default: CHAT_MODEL.")] = None,
+    llm_base_url: Annotated[
+        str | None, typer.Option(help="Its OpenAI-compatible endpoint (.../v1); default: OPENAI_API_BASE.")
+    ] = None,
+    repairs: Annotated[int, typer.Option(min=0, max=5, help="Times that what fails is sent back to it.")] = 2,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder with data files for the draft's checks.")] = None,
+) -> None:
+    """Make a benchmark folder that passes the contract suite."""
+    from harness.authoring.template_folder import free_folder, write_template
+    from harness.errors import UsageError
+    from harness.settings import load_settings
+
+    settings = load_settings()
+    folder = free_folder(into or settings.root / "benchmarks", name)
+    if source is not None:
+        _draft(settings, folder, source, _Wish(llm, llm_base_url, repairs, data_dir))
+        return
+    if llm is not None or llm_base_url is not None:
+        raise UsageError("--llm needs something to draft from", "Name a repository or a folder with --from.")
+    for path in write_template(settings.root, folder):
+        render.say(f"wrote {path}")
+    where = name if into is None else str(folder)
+    render.say(
+        f"It passes the contract suite as it is: harness check benchmark {where}\n"
+        "Now change it, piece by piece: data.py (your data), eval.py (right or wrong), config.yaml (prompt, length,\n"
+        "licences), description.md (what the agent is told), and check it again. More: docs/benchmarks.md"
+    )
+
+
+def _draft(settings: Settings, folder: Path, source: str, wish: _Wish) -> None:
+    """Has an LLM draft the folder, shows what the contract suite says of it, and leaves it with its report."""
+    from harness.authoring.drafting import REPORT, Drafting
+    from harness.authoring.repository import digest_of, fetched
+    from harness.authoring.scratch import scratch_folder
+    from harness.cli.check import checked, workshop
+
+    endpoint = _endpoint(settings, wish)
+    with workshop(settings) as place, scratch_folder(place.scratch) as scratch:
+        digest = digest_of(source, fetched(source, scratch))
+        render.say(f"read {digest.quoted} of {digest.files} files")
+        data_dir = wish.data_dir.resolve() if wish.data_dir else None
+        drafting = Drafting(
+            folder=folder,
+            digest=digest,
+            endpoint=endpoint,
+            check=lambda draft: checked(settings, draft, data_dir, place),
+            say=lambda text: render.say(render.without_escapes(text)),
+        )
+        report = drafting.run(wish.repairs)
+    render.say(f"the draft and its report are in {folder}; read every file, {REPORT} first")
+    if not report.has_passed:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _endpoint(settings: Settings, wish: _Wish) -> ChatEndpoint:
+    from harness.authoring.chat import ChatEndpoint
+    from harness.errors import UsageError
+
+    model, base_url = wish.llm or settings.chat_model, wish.base_url or settings.openai_api_base
+    if not model:
+        raise UsageError("no LLM is named", "Give --llm MODEL, or set CHAT_MODEL.")
+    if not base_url:
+        raise UsageError("no endpoint of the LLM is named", "Give --llm-base-url, or set OPENAI_API_BASE.")
+    return ChatEndpoint(base_url=base_url, model=model, key=settings.openai_api_key)
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command to `app`."""
+    app.command(
+        "new",
+        epilog="Examples: harness new benchmark mytask; "
+        "harness new benchmark mytask --from https://github.com/org/repo --llm gpt-5 --llm-base-url https://host/v1",
+    )(new)
