@@ -8,7 +8,7 @@ The folders read here are trusted (base models); an agent's folder goes through 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TypeVar
@@ -35,8 +35,8 @@ class HashedTensor:
     sha256: str
 
 
-def tree_hash(folder: Path) -> str:
-    """The tree hash of the safetensors weights in a trusted `folder`; one pass over their bytes.
+def tree_hash(folder: Path, count: Callable[[int], None] = lambda n_bytes: None) -> str:
+    """The tree hash of the safetensors weights in a trusted `folder`; one pass over their bytes, told to `count`.
 
     Raises:
         PrerequisiteError: no safetensors weights there, or broken ones.
@@ -47,7 +47,7 @@ def tree_hash(folder: Path) -> str:
             header = read_header(file, path)
             file.seek(header.data_start)
             for place in header.placements:
-                _add(tensors, place.name, HashedTensor(place.info, _sha256(file, place, path)), path)
+                _add(tensors, place.name, HashedTensor(place.info, _sha256(file, place, path, count)), path)
     return combined_hash(tensors)
 
 
@@ -133,12 +133,13 @@ def _add(tensors: dict[str, T], name: str, value: T, path: Path) -> None:
     tensors[name] = value
 
 
-def _sha256(file: BinaryIO, place: Placement, path: Path) -> str:
+def _sha256(file: BinaryIO, place: Placement, path: Path, count: Callable[[int], None]) -> str:
     digest, left = hashlib.sha256(), place.end - place.begin
     while left:
         chunk = file.read(min(left, CHUNK_BYTES))
         if not chunk:
             raise PrerequisiteError(f"{path} ends inside {place.name}", "Fetch the model again.")
         digest.update(chunk)
+        count(len(chunk))
         left -= len(chunk)
     return digest.hexdigest()

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from harness.cli import render
+
+if TYPE_CHECKING:
+    from harness.home import Home
+    from harness.runner.preparation import Preparation
 
 # Nothing of the agent matters here; this one is always there.
 ANY_AGENT = "noop"
@@ -37,18 +41,33 @@ def prepare(
         eval_mode=eval_mode_of(eval_mode),
     )
     with launching() as (launcher, home):
-        base, data = launcher.prepare(launcher.draft(request))
+        done = launcher.prepare_ahead(launcher.draft(request))
     if as_json:
-        render.print_json({"model": base, "data": data})
-        return
+        render.print_json(done)
+    else:
+        _show(done, home)
+
+
+def _show(done: Preparation, home: Home) -> None:
+    model, data = done.model, done.data
     render.print_facts(
         {
-            "model": f"{base.repo_id} ({base.revision}), {base.size_bytes / 1e6:.1f} MB",
-            "in": str(home.path / base.path),
-            "train items": data.train_items,
-            "hidden items": data.eval_items,
+            "model": f"{model.repo_id} ({model.revision}), {_size(model.size_bytes)}, {_state(done.is_model_new)}",
+            "in": str(home.path / model.path),
+            "tree hash": model.tree_hash,
+            "train items": f"{data.train_items:,} ({_size(done.train_bytes)}), {_state(done.is_data_new)}",
+            "hidden items": f"{data.eval_items:,} ({_size(done.eval_bytes)})",
+            "took": f"{done.seconds:.1f} s",
         }
     )
+
+
+def _state(is_new: bool) -> str:
+    return "stored now and verified" if is_new else "was there already, read again and verified"
+
+
+def _size(n_bytes: int) -> str:
+    return f"{n_bytes / 1e6:,.1f} MB"
 
 
 def register(app: typer.Typer) -> None:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from harness.cli import render
+from harness.cli.byte_progress import ByteBar
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -64,9 +65,12 @@ class _Live:
 
     def __init__(self, console: Console, status: Status) -> None:
         self._console, self._status = console, status
+        self._bar = ByteBar()
 
     def __call__(self, progress: Progress) -> None:
-        if progress.message:
+        if progress.total_bytes:
+            self._status.update(self._bar.drawn(progress))
+        elif progress.message:
             render.say(f"{clock(progress.elapsed_s)} {progress.phase.value}: {progress.message}")
         else:
             self._status.update(f"{progress.run_id}  {line_of(progress)}")
@@ -84,6 +88,8 @@ class _Plain:
         if progress.run_id and progress.run_id != self._run_id:
             self._run_id = progress.run_id
             render.say(f"run {progress.run_id}")
+        if progress.total_bytes:
+            return
         if progress.message:
             render.say(f"{clock(progress.elapsed_s)} {progress.phase.value}: {progress.message}")
             return

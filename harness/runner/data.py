@@ -6,11 +6,12 @@ import fnmatch
 import glob
 import hashlib
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.domain.base import canonical_hash
-from harness.domain.items import normal_question
+from harness.domain.items import Item, normal_question
 from harness.domain.specs import Benchmark, DataRef
 from harness.errors import PrerequisiteError, UsageError
 from harness.home import PRIVATE_MODE, Home
@@ -197,10 +198,33 @@ def _verified(benchmark: Benchmark, train: Path, hidden: Path, home: Home) -> Da
     return DataRef(
         train_path=train.relative_to(home.path),
         eval_path=hidden.relative_to(home.path),
-        eval_hash=canonical_hash(sorted([item.id, item.question, item.answer] for item in eval_items)),
+        eval_hash=_hash_of(eval_items),
         train_items=len(train_items),
         eval_items=len(eval_items),
     )
+
+
+def _hash_of(items: Sequence[Item]) -> str:
+    return canonical_hash(sorted([item.id, item.question, item.answer] for item in items))
+
+
+def verify_data(data: DataRef, home: Home) -> None:
+    """Reads all stored items again.
+
+    Raises:
+        PrerequisiteError: they are not what they were when they were stored.
+    """
+    train, hidden = home.path / data.train_path, home.path / data.eval_path
+    try:
+        train_items, eval_items = read_items(train / TRAIN_FILE), read_items(hidden / EVAL_FILE)
+        is_same = _hash_of(eval_items) == data.eval_hash and len(train_items) == data.train_items
+    except (UsageError, OSError):
+        is_same = False
+    if not is_same:
+        raise PrerequisiteError(
+            f"the stored data in {train} and {hidden} is not what was stored: files have changed",
+            f"Remove both (`chmod -R u+w {train} {hidden} && rm -r {train} {hidden}`), then run the command again.",
+        )
 
 
 def _check_exposed(benchmark: Benchmark, hidden_questions: set[str]) -> None:

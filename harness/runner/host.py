@@ -16,7 +16,7 @@ from harness.runner.objects import RunObjects, Where
 from harness.runner.plan import OPENCOMPASS_ZONE, RunDraft, product_tags
 from harness.sandbox.compose import GraderSpec, compose_up, grader_container, grader_user, start_again
 from harness.sandbox.data_scripts import DataScript, run_data_script
-from harness.sandbox.derived_images import agent_image, ensure_image, scorer_image
+from harness.sandbox.derived_images import ImagePlan, agent_image, ensure_image, scorer_image
 from harness.sandbox.disk import choose_mode
 from harness.sandbox.doctor import require_isolation
 from harness.sandbox.engine import DockerClient, EngineInfo, connect, engine_info, log_tail
@@ -138,7 +138,7 @@ class Host:
 
     def run_data_script(self, draft: RunDraft, call: Fetch) -> None:
         """One call of a benchmark's data script in a container with the packages of its requirements.txt."""
-        image = scorer_image(self.settings.root.resolve(), call.benchmark.path, product_tags(self.settings))
+        image = self._data_image(call)
         script = DataScript(
             run_id=draft.run_id,
             image=image.tag,
@@ -150,6 +150,17 @@ class Host:
             has_network=call.data_dir is None,
         )
         run_data_script(self.client, self.home, current_owner(), script)
+
+    def _data_image(self, call: Fetch) -> ImagePlan:
+        root, ours = self.settings.root.resolve(), product_tags(self.settings)
+        if missing := missing_images(self.client, {"scorer": ours["scorer"]}):
+            raise PrerequisiteError(
+                f"the image that runs {call.script} of {call.benchmark.id} is missing or stale: {', '.join(missing)}",
+                "Build it: `harness images scorer`.",
+            )
+        image = scorer_image(root, call.benchmark.path, ours)
+        ensure_image(self.client, root, image, self.show_build)
+        return image
 
     def objects(self, plan: RunPlan, token: str) -> RunObjects:
         """The objects of one run on this machine."""

@@ -7,6 +7,7 @@ import os
 import secrets
 import shutil
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -17,17 +18,18 @@ from harness.domain.specs import DataRef, ModelRef, RunPlan
 from harness.errors import Interrupted, PrerequisiteError, UnknownRun, UsageError
 from harness.home import RunFolder
 from harness.runner.attempt import Attempt
-from harness.runner.data import prepare_data
+from harness.runner.data import prepare_data, verify_data
 from harness.runner.data_sources import Fetch
 from harness.runner.files import write_whole
 from harness.runner.grader_client import GraderClient
 from harness.runner.grading import GradingTrial
 from harness.runner.hold import held, is_held
 from harness.runner.host import Host
-from harness.runner.models import prepare_model
+from harness.runner.models import prepare_model, verify_model
 from harness.runner.objects import RunObjects
 from harness.runner.orphans import GRADE_FILE, PLAN_FILE, is_untidy, remove_orphans, tend_orphans, tidy
 from harness.runner.plan import RunDraft, complete, draft
+from harness.runner.preparation import Preparation, Stored
 from harness.runner.progress import Reporter, Sink
 from harness.runner.request import RunRequest
 from harness.runner.trial import ORDER, Trial
@@ -175,9 +177,21 @@ class Launcher:
         def fetch(call: Fetch) -> None:
             self._host.run_data_script(plan_draft, call)
 
-        model = prepare_model(plan_draft.model, plan_draft.benchmark, self._host.settings, self._say)
+        settings, meter = self._host.settings, self._reporter.meter
+        model = prepare_model(plan_draft.model, plan_draft.benchmark, settings, self._say, meter)
         data = prepare_data(plan_draft.benchmark, plan_draft.request.data_dir, self._host.home, fetch, self._say)
         return model, data
+
+    def prepare_ahead(self, plan_draft: RunDraft) -> Preparation:
+        """The same ahead of a run, with what was there before read again and verified."""
+        home, started = self._host.home, time.monotonic()
+        before = Stored.of(home)
+        model, data = self.prepare(plan_draft)
+        if before.has_model(model):
+            verify_model(model, home, self._reporter.meter)
+        if before.has_data(data):
+            verify_data(data, home)
+        return before.compared(model, data, home, time.monotonic() - started)
 
     def _plan(self, plan_draft: RunDraft, folder: RunFolder) -> RunPlan:
         plan = complete(plan_draft, *self.prepare(plan_draft))

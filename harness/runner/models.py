@@ -3,31 +3,39 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
-from harness.checkpoint.tree import tree_hash
+from harness.checkpoint.tree import tree_hash, weight_files
 from harness.domain.base import canonical_hash
 from harness.domain.specs import Benchmark, ModelRef
 from harness.errors import PrerequisiteError, UsageError
 from harness.home import Home
+from harness.runner.hub import fetch_from_hub
+from harness.runner.meter import Meter, unmetered
 from harness.runner.resources import Say, copy_folder, folder_size, freeze, locked, staged
 from harness.settings import Settings
 
-# What a base model folder may bring from the hub: no pickles, no code.
-HUB_PATTERNS = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]
+
+@dataclass(frozen=True)
+class _Telling:
+    """Who is told what is done, and how far it is."""
+
+    say: Say
+    meter: Meter
 
 
-def prepare_model(name: str, benchmark: Benchmark, settings: Settings, say: Say) -> ModelRef:
+def prepare_model(name: str, benchmark: Benchmark, settings: Settings, say: Say, meter: Meter = unmetered) -> ModelRef:
     """The model `name` (a folder, a benchmark's model, or `org/repo[@revision]`) in the store, read-only.
 
     Raises:
         UsageError: no such model, or a folder that holds no safetensors model.
         PrerequisiteError: the hub does not answer, or the disk is full.
     """
-    home = settings.resolved_home()
+    home, telling = settings.resolved_home(), _Telling(say, meter)
     with locked(home.models):
         local = _local_folder(name, benchmark, settings)
-        model = _from_folder(local, local.name, "local", home, say) if local else _from_hub(name, home, say)
+        model = _from_folder(local, local.name, "local", home, telling) if local else _from_hub(name, home, telling)
         _keep_fingerprint(model, home, say)
         return model
 
@@ -45,7 +53,7 @@ def _local_folder(name: str, benchmark: Benchmark, settings: Settings) -> Path |
     return None
 
 
-def _from_folder(source: Path, repo_id: str, revision: str, home: Home, say: Say) -> ModelRef:
+def _from_folder(source: Path, repo_id: str, revision: str, home: Home, telling: _Telling) -> ModelRef:
     signature = _signature(source)
     receipt = home.cache / "models" / f"{signature}.json"
     if receipt.is_file():
@@ -54,16 +62,21 @@ def _from_folder(source: Path, repo_id: str, revision: str, home: Home, say: Say
             return known
     if not list(source.glob("*.safetensors")):
         raise UsageError(f"{source} has no *.safetensors", "Save the model with save_pretrained (safetensors).")
-    say(f"hashing {source.name} ({folder_size(source) / 1e6:.0f} MB)")
-    digest = tree_hash(source)
+    size = folder_size(source)
+    telling.say(f"hashing {source.name} ({size / 1e6:.0f} MB)")
+    with telling.meter(f"hashing {source.name}", _weight_bytes(source)) as count:
+        digest = tree_hash(source, count)
     # The folder's other files (tokenizer, template, config) decide scores too: they are part of the name.
     files = canonical_hash(_others(source))
     target = home.models / f"{repo_id.replace('/', '--')}@{canonical_hash([digest, files])[:12]}"
     if not target.is_dir():
-        say(f"copying {source.name} into the store")
+        telling.say(f"copying {source.name} into the store")
         with staged(target) as stage:
-            copy_folder(source, stage)
-            if tree_hash(stage) != digest:
+            with telling.meter(f"copying {source.name}", size) as count:
+                copy_folder(source, stage, count)
+            with telling.meter(f"comparing the copy of {source.name}", _weight_bytes(stage)) as count:
+                is_same = tree_hash(stage, count) == digest
+            if not is_same:
                 raise PrerequisiteError(f"{source} changed while it was copied", "Run the command again.")
             freeze(stage)
     model = ModelRef(
@@ -79,43 +92,18 @@ def _from_folder(source: Path, repo_id: str, revision: str, home: Home, say: Say
     return model
 
 
-def _from_hub(name: str, home: Home, say: Say) -> ModelRef:
+def _from_hub(name: str, home: Home, telling: _Telling) -> ModelRef:
     repo_id, _, revision = name.partition("@")
     pin = home.cache / "models" / f"hub-{canonical_hash([repo_id, revision])[:16]}.json"
     if pin.is_file():
         known = ModelRef.model_validate_json(pin.read_text())
         if (home.path / known.path).is_dir():
             return known
-    folder, commit = fetch_from_hub(name, say)
-    model = _from_folder(folder, repo_id, commit, home, say)
+    folder, commit = fetch_from_hub(name, telling.say, telling.meter)
+    model = _from_folder(folder, repo_id, commit, home, telling)
     pin.parent.mkdir(parents=True, exist_ok=True)
     pin.write_text(model.model_dump_json())
     return model
-
-
-def fetch_from_hub(name: str, say: Say) -> tuple[Path, str]:
-    """The folder of `org/repo[@revision]` in the hub's own cache, and the commit that it holds.
-
-    Raises:
-        UsageError: that is no name of a model.
-        PrerequisiteError: the hub does not answer, or has no such model.
-    """
-    from huggingface_hub import HfApi, snapshot_download  # a slow import, needed for the hub alone
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
-
-    repo_id, _, revision = name.partition("@")
-    try:
-        commit = HfApi().model_info(repo_id, revision=revision or None).sha
-        say(f"fetching {repo_id} at {commit}")
-        return Path(snapshot_download(repo_id, revision=commit, allow_patterns=HUB_PATTERNS)), str(commit)
-    except HFValidationError as error:
-        raise UsageError(f"no model {name}: neither a folder nor a hub name", "See `harness list models`.") from error
-    # The second base class is that of all errors of the HTTP library below the hub's client, whichever that is.
-    except (HfHubHTTPError, *HfHubHTTPError.__bases__, OSError) as error:
-        raise PrerequisiteError(
-            f"{name} is no model folder here, and could not be fetched from the hub: {error}",
-            "Name a folder with --model (`harness list models` shows those that are here), or try again later.",
-        ) from error
 
 
 def _keep_fingerprint(model: ModelRef, home: Home, say: Say) -> None:
@@ -132,6 +120,26 @@ def _keep_fingerprint(model: ModelRef, home: Home, say: Say) -> None:
     known.put_base(
         KnownModel(name=known_name(model.repo_id), source=source, base=model.tree_hash, fingerprint=fingerprint)
     )
+
+
+def _weight_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in weight_files(folder))
+
+
+def verify_model(model: ModelRef, home: Home, meter: Meter = unmetered) -> None:
+    """Reads all of a stored model again.
+
+    Raises:
+        PrerequisiteError: it is not what it was when it was stored.
+    """
+    folder = home.path / model.path
+    with meter(f"verifying {model.repo_id}", _weight_bytes(folder)) as count:
+        is_same = tree_hash(folder, count) == model.tree_hash
+    if not is_same or canonical_hash(_others(folder)) != model.files_hash:
+        raise PrerequisiteError(
+            f"the stored model {folder} is not what was stored: its files have changed",
+            f"Remove it (`chmod -R u+w {folder} && rm -r {folder}`), then run the command again.",
+        )
 
 
 def _signature(source: Path) -> str:

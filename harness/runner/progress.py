@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from harness.domain.admin import RunStatus
 from harness.domain.base import Frozen
 from harness.domain.runs import Phase, RunKind
+from harness.runner.meter import Count
+
+# How often a person is told how far something is.
+TELL_EVERY_S = 0.1
 
 
 class Progress(Frozen):
-    """The state of a run at one moment; scores are those of the feedback items."""
+    """The state of a run at one moment; scores are those of the feedback items.
+
+    With `total_bytes`, it is how far that is what `message` says is being done.
+    """
 
     run_id: str
     phase: Phase
@@ -23,6 +32,8 @@ class Progress(Frozen):
     submissions: int = 0
     open_submissions: int = 0
     message: str = ""
+    done_bytes: int = 0
+    total_bytes: int = 0
 
 
 Sink = Callable[[Progress], None]
@@ -39,6 +50,30 @@ class Reporter:
     def say(self, phase: Phase, message: str) -> None:
         """Something happened that is worth a line."""
         self.sink(Progress(run_id=self.run_id, phase=phase, elapsed_s=self._elapsed(self.started), message=message))
+
+    @contextmanager
+    def meter(self, what: str, total_bytes: int) -> Iterator[Count]:
+        """Tells, a few times a second, how far `what` is (harness.runner.meter)."""
+        done = told = 0
+        told_at = time.monotonic()
+
+        def count(n_bytes: int) -> None:
+            nonlocal done, told, told_at
+            done += n_bytes
+            if done > told and (time.monotonic() - told_at >= TELL_EVERY_S or done >= total_bytes):
+                told, told_at = done, time.monotonic()
+                self.sink(
+                    Progress(
+                        run_id=self.run_id,
+                        phase=Phase.PREPARING,
+                        elapsed_s=self._elapsed(self.started),
+                        message=what,
+                        done_bytes=min(done, total_bytes),
+                        total_bytes=total_bytes,
+                    )
+                )
+
+        yield count
 
     def show(self, status: RunStatus, phase: Phase) -> None:
         """Where the run is now."""

@@ -11,8 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from harness.errors import PrerequisiteError, UsageError
+from harness.runner.meter import Count
 
 READ_ONLY_FILE, READ_ONLY_DIR = 0o444, 0o555
+COPY_BYTES = 4 * 2**20
 Say = Callable[[str], None]
 
 
@@ -50,8 +52,8 @@ def remove_read_only(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def copy_folder(source: Path, target: Path) -> None:
-    """Copies regular files and folders, links resolved (a hub cache is made of them).
+def copy_folder(source: Path, target: Path, count: Count = lambda n_bytes: None) -> None:
+    """Copies regular files and folders, links resolved (a hub cache is made of them); bytes are told to `count`.
 
     Raises:
         UsageError: `source` holds something else than files and folders.
@@ -66,11 +68,18 @@ def copy_folder(source: Path, target: Path) -> None:
                 copy.mkdir(parents=True, exist_ok=True)
             elif path.is_file():
                 copy.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(path, copy)
+                _copy_file(path, copy, count)
             else:
                 raise UsageError(f"{path} is neither a file nor a folder", "Remove it, or name another folder.")
     except OSError as error:
         raise PrerequisiteError(f"could not copy {source}: {error}", "Free disk space under the home.") from error
+
+
+def _copy_file(source: Path, target: Path, count: Count) -> None:
+    with source.open("rb") as reading, target.open("wb") as writing:
+        while chunk := reading.read(COPY_BYTES):
+            writing.write(chunk)
+            count(len(chunk))
 
 
 def freeze(folder: Path) -> None:

@@ -8,7 +8,7 @@ from harness.checkpoint.fingerprint import fingerprint_of
 from harness.checkpoint.known_models import KnownModel, KnownModels, known_name, read_known_model
 from harness.errors import UsageError
 from harness.home import Home
-from harness.runner.models import fetch_from_hub
+from harness.runner.hub import fetch_from_hub
 from harness.runner.resources import Say
 
 MIN_HASH_CHARACTERS = 6
