@@ -12,9 +12,12 @@ from harness.cli import render
 from harness.errors import UsageError
 
 if TYPE_CHECKING:
+    from harness.grader.snapshots import SnapshotStore
     from harness.home import Home
     from harness.sandbox.reaper import RunObjects
 
+# A large checkpoint takes minutes to be copied; meanwhile nothing is removed.
+LOCK_TIMEOUT_S = 30.0
 KINDS = ("containers", "networks", "mounts", "loop_devices", "socket_dirs")
 
 
@@ -22,15 +25,29 @@ def clean(
     run: Annotated[
         str | None, typer.Option("--run", metavar="RUN", help="This run's objects and folder; its rows stay.")
     ] = None,
+    snapshots: Annotated[
+        bool, typer.Option("--snapshots", help="Stored checkpoints that no open run needs; records keep their hashes.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would go; remove nothing.")] = False,
 ) -> None:
     """Remove what no live run owns, of this home only."""
-    from harness.sandbox.engine import connect
-    from harness.sandbox.reaper import orphans, remove_run_objects
     from harness.settings import load_settings
 
-    home, client = load_settings().resolved_home(), connect()
+    home = load_settings().resolved_home()
+    if snapshots:
+        if run is not None:
+            raise UsageError("--snapshots is for all runs that have ended", "Leave out --run.")
+        _clean_snapshots(home, yes=yes, dry_run=dry_run)
+        return
+    _clean_objects(home, run, yes=yes, dry_run=dry_run)
+
+
+def _clean_objects(home: Home, run: str | None, *, yes: bool, dry_run: bool) -> None:
+    from harness.sandbox.engine import connect
+    from harness.sandbox.reaper import orphans, remove_run_objects
+
+    client = connect()
 
     def removable() -> list[RunObjects]:
         return orphans(client, home, live_runs(home)) if run is None else [objects_of(home, run)]
@@ -55,6 +72,44 @@ def clean(
     for folder in folders:
         shutil.rmtree(folder)
     render.say(f"removed {sum(count_of(one) for one in found)} objects and {len(folders)} folders")
+
+
+def _clean_snapshots(home: Home, *, yes: bool, dry_run: bool) -> None:
+    from harness.grader.snapshots import SnapshotStore, stored_bytes
+
+    store = SnapshotStore(home.snapshots)
+    found = unneeded_snapshots(home, store)
+    if not found:
+        render.say("no snapshot that an open run does not need")
+        return
+    sizes = {key: stored_bytes(store.path_of(key)) / 1e6 for key in found}
+    render.print_table(("snapshot", "MB"), [(key[:12], f"{size:.1f}") for key, size in sizes.items()])
+    render.say(
+        f"{len(found)} of {len(store.all_keys())} snapshots, {sum(sizes.values()):.1f} MB; records keep their hashes"
+    )
+    if dry_run:
+        render.say("nothing was removed (--dry-run)")
+        return
+    confirm(is_confirmed=yes)
+    with store.collecting(LOCK_TIMEOUT_S):
+        # A run may have handed the same in meanwhile.
+        removed = store.remove(set(found) & set(unneeded_snapshots(home, store)))
+    render.say(f"removed {removed} snapshots")
+
+
+def unneeded_snapshots(home: Home, store: SnapshotStore) -> list[str]:
+    """Snapshots of which no open run has handed in the weights."""
+    from harness.cli.database import reading
+    from harness.store.records_queue import tree_hashes_of
+    from harness.store.records_runs import list_runs
+
+    if not home.snapshots.is_dir():
+        return []
+    needed: set[str] = set()
+    if home.db.exists():
+        with reading(home) as db:
+            needed.update(*(tree_hashes_of(db, run.run_id) for run in list_runs(db, active_only=True)))
+    return [key for key in store.all_keys() if key.partition("-")[0] not in needed]
 
 
 def count_of(objects: RunObjects) -> int:
@@ -108,4 +163,7 @@ def confirm(*, is_confirmed: bool) -> None:
 
 def register(app: typer.Typer) -> None:
     """Adds the command to `app`."""
-    app.command("clean", epilog="Examples: harness clean --dry-run; harness clean --run 20260101T --yes")(clean)
+    app.command(
+        "clean",
+        epilog="Examples: harness clean --dry-run; harness clean --run 20260101T --yes; harness clean --snapshots",
+    )(clean)

@@ -37,6 +37,8 @@ class Limits(Frozen):
     max_submissions: int = Field(20, gt=0)
     max_submissions_per_hour: int = Field(4, gt=0)
     disk_mb: int = Field(20_000, gt=0)
+    # Of the admitted checkpoints that the grader keeps; None: what follows from the base model's size.
+    snapshots_mb: int | None = Field(None, gt=0)
     memory_mb: int = Field(16_000, gt=0)
     shm_mb: int = Field(1_024, gt=0)
     pids: int = Field(1_024, gt=0)

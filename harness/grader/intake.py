@@ -12,6 +12,7 @@ from loguru import logger
 from harness.domain.base import now_utc
 from harness.errors import RequestError, RunEnded
 from harness.grader.admission import AdmissionLimits, Admitted, admit
+from harness.grader.allowance import allowance_of
 from harness.grader.blame import blamed
 from harness.grader.examiner import Examiner
 from harness.grader.fair_pool import FairPool
@@ -120,11 +121,13 @@ class Intake:
 
     def _admit(self, run: ActiveRun, record: SubmissionRecord, *, is_again: bool) -> SubmissionRecord:
         try:
-            admitted, copied_at = self._judged(run, record, is_again=is_again)
-            notes = (*admitted.notes, ADMITTED_AGAIN) if is_again else admitted.notes
-            queued = mark_admitted(
-                self._shop.db, record.id, admitted.tree_hash, copied_at=copied_at, note="; ".join(notes) or None
-            )
+            # Until it is queued, nothing in the record says that its snapshot is needed.
+            with self._snapshots.adding():
+                admitted, copied_at = self._judged(run, record, is_again=is_again)
+                notes = (*admitted.notes, ADMITTED_AGAIN) if is_again else admitted.notes
+                queued = mark_admitted(
+                    self._shop.db, record.id, admitted.tree_hash, copied_at=copied_at, note="; ".join(notes) or None
+                )
             self._workers.wake(run)
             self._examiner.examine(run, queued.number, admitted.fingerprint)
             return queued
@@ -137,7 +140,9 @@ class Intake:
     def _judged(self, run: ActiveRun, record: SubmissionRecord, *, is_again: bool) -> tuple[Admitted, datetime]:
         """The admitted copy; a refusal is recorded and raised."""
         try:
-            return self._copy(run, record.model_path, self._snapshots, may_be_late=is_again)
+            allowance = allowance_of(self._shop.db, run.plan, self._shop.base_of(run))
+            store = SnapshotStore(self._snapshots.root, allowance)
+            return self._copy(run, record.model_path, store, may_be_late=is_again)
         except Stopped as error:
             # It stays `admitting`, and is taken up by the next process.
             raise cut_off(run) from error

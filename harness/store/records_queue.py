@@ -89,6 +89,12 @@ def submissions_of(db: Database, run_id: str) -> tuple[SubmissionRecord, ...]:
     return db.read(lambda session: submissions_in(session, run_id))
 
 
+def tree_hashes_of(db: Database, run_id: str) -> frozenset[str]:
+    """What a run has handed in, as far as it was copied, whether or not it was taken."""
+    rows = select(SubmissionRow.tree_hash).where(SubmissionRow.run_id == run_id)
+    return db.read(lambda session: frozenset(found for found in session.exec(rows) if found is not None))
+
+
 def admitting_submissions(db: Database, run_id: str) -> tuple[SubmissionRecord, ...]:
     """Submissions whose copy was not complete, oldest first."""
     return tuple(s for s in submissions_of(db, run_id) if s.state is SubmissionState.ADMITTING)
