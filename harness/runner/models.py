@@ -63,18 +63,18 @@ def _from_folder(source: Path, repo_id: str, revision: str, home: Home, telling:
     if not list(source.glob("*.safetensors")):
         raise UsageError(f"{source} has no *.safetensors", "Save the model with save_pretrained (safetensors).")
     size = folder_size(source)
-    telling.say(f"hashing {source.name} ({size / 1e6:.0f} MB)")
-    with telling.meter(f"hashing {source.name}", _weight_bytes(source)) as count:
+    telling.say(f"hashing {repo_id} ({size / 1e6:.0f} MB)")
+    with telling.meter(f"hashing {repo_id}", _weight_bytes(source)) as count:
         digest = tree_hash(source, count)
     # The folder's other files (tokenizer, template, config) decide scores too: they are part of the name.
     files = canonical_hash(_others(source))
     target = home.models / f"{repo_id.replace('/', '--')}@{canonical_hash([digest, files])[:12]}"
     if not target.is_dir():
-        telling.say(f"copying {source.name} into the store")
+        telling.say(f"copying {repo_id} into the store")
         with staged(target) as stage:
-            with telling.meter(f"copying {source.name}", size) as count:
+            with telling.meter(f"copying {repo_id}", size) as count:
                 copy_folder(source, stage, count)
-            with telling.meter(f"comparing the copy of {source.name}", _weight_bytes(stage)) as count:
+            with telling.meter(f"comparing the copy of {repo_id}", _weight_bytes(stage)) as count:
                 is_same = tree_hash(stage, count) == digest
             if not is_same:
                 raise PrerequisiteError(f"{source} changed while it was copied", "Run the command again.")

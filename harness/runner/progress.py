@@ -54,26 +54,29 @@ class Reporter:
     @contextmanager
     def meter(self, what: str, total_bytes: int) -> Iterator[Count]:
         """Tells, a few times a second, how far `what` is (harness.runner.meter)."""
-        done = told = 0
-        told_at = time.monotonic()
+        done, told_at = 0, time.monotonic()
+
+        def tell(n_bytes: int) -> None:
+            state = Progress(
+                run_id=self.run_id,
+                phase=Phase.PREPARING,
+                elapsed_s=self._elapsed(self.started),
+                message=what,
+                done_bytes=min(n_bytes, total_bytes),
+                total_bytes=total_bytes,
+            )
+            self.sink(state)
 
         def count(n_bytes: int) -> None:
-            nonlocal done, told, told_at
+            nonlocal done, told_at
             done += n_bytes
-            if done > told and (time.monotonic() - told_at >= TELL_EVERY_S or done >= total_bytes):
-                told, told_at = done, time.monotonic()
-                self.sink(
-                    Progress(
-                        run_id=self.run_id,
-                        phase=Phase.PREPARING,
-                        elapsed_s=self._elapsed(self.started),
-                        message=what,
-                        done_bytes=min(done, total_bytes),
-                        total_bytes=total_bytes,
-                    )
-                )
+            if time.monotonic() - told_at >= TELL_EVERY_S:
+                told_at = time.monotonic()
+                tell(done)
 
         yield count
+        if total_bytes:
+            tell(total_bytes)
 
     def show(self, status: RunStatus, phase: Phase) -> None:
         """Where the run is now."""
