@@ -7,10 +7,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from executor_process import executors
 from served import service_process, wait_until
 
 from harness.domain.specs import Benchmark, EvalMode
@@ -27,7 +28,8 @@ class ProcessWorkshop:
     scratch: Path
 
     def why_not(self, benchmark: Benchmark) -> str:
-        return "" if benchmark.config.eval_mode is EvalMode.PER_SAMPLE else "needs an executor"
+        has_scorer = benchmark.config.eval_mode in (EvalMode.PER_SAMPLE, EvalMode.CODE)
+        return "" if has_scorer else f"eval_mode {benchmark.config.eval_mode} needs an image of its own"
 
     def fetch(self, benchmark: Benchmark) -> Fetcher:
         def run(call: Fetch) -> None:
@@ -52,10 +54,13 @@ class ProcessWorkshop:
 
     @contextmanager
     def scorer(self, benchmark: Benchmark) -> Iterator[ScorerClient]:
-        with tempfile.TemporaryDirectory(prefix="scorer-") as folder:
-            socket = Path(folder) / "s.sock"
-            options = ("--benchmark", str(benchmark.path), "--memory-mb", "2048")
-            with service_process("harness.scorer", socket, *options):
-                client = ScorerClient(socket)
-                wait_until(client.is_ready)
-                yield client
+        with tempfile.TemporaryDirectory(prefix="scorer-") as folder, ExitStack() as stack:
+            socket, executor = Path(folder) / "s.sock", Path(folder) / "executor" / "s.sock"
+            if benchmark.config.eval_mode is EvalMode.CODE:
+                executor.parent.mkdir()
+                stack.enter_context(executors(executor))
+            options = ("--benchmark", str(benchmark.path), "--memory-mb", "4096", "--executor", str(executor))
+            stack.enter_context(service_process("harness.scorer", socket, *options))
+            client = ScorerClient(socket)
+            wait_until(client.is_ready)
+            yield client

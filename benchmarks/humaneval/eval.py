@@ -15,6 +15,7 @@ STATEMENT = re.compile(
 )
 GOES_ON = re.compile(r"(?:else|elif|except|finally)\b|[#)\]}]")
 INDENT = "    "
+MAX_LOOKED_AT = 200
 
 
 def program(question: str, model_answer: str, *, entry_point: str, **extra: object) -> str | None:
@@ -59,7 +60,7 @@ def _module(text: str, function_at: int) -> str:
 
 
 def _is_code(line: str) -> bool:
-    return bool(MODULE.match(line) or STATEMENT.match(line) or GOES_ON.match(line))
+    return bool(MODULE.match(line) or _begins(line) or GOES_ON.match(line))
 
 
 def _body(text: str) -> str | None:
@@ -78,7 +79,8 @@ def _body(text: str) -> str | None:
 
 
 def _begins(line: str) -> bool:
-    return bool(STATEMENT.match(line))
+    # Its beginning only: a line may be made to take a pattern ages.
+    return bool(STATEMENT.match(line[:MAX_LOOKED_AT]))
 
 
 def _has_first_lost_its_own(first: str, rest: list[str]) -> bool:

@@ -14,20 +14,20 @@ from harness.errors import PrerequisiteError
 from harness.home import Home
 from harness.runner.data_sources import Fetch, Fetcher
 from harness.runner.plan import product_tags
-from harness.sandbox.containers import remove_container
 from harness.sandbox.data_scripts import DataScript, run_data_script
 from harness.sandbox.derived_images import ensure_image, scorer_image
 from harness.sandbox.engine import DockerClient, connect
 from harness.sandbox.image_build import Progress
 from harness.sandbox.images import missing_images
 from harness.sandbox.owner import current_owner
-from harness.sandbox.services import scorer_service, start_services
+from harness.sandbox.services import Service, executor_service, scorer_service, start_services, stop_services
 from harness.scorer.client import ScorerClient
 from harness.settings import Settings
 
 CHECK_PREFIX = "check-"
 START_S = 60.0
 DATA_TIMEOUT_S = 900.0
+ZONES = ("scorer", "executor")
 
 
 @dataclass(frozen=True)
@@ -46,15 +46,17 @@ class DockerWorkshop:
         """The workshop; nothing of it is left behind.
 
         Raises:
-            PrerequisiteError: no usable Docker, or the scorer image is missing or stale.
+            PrerequisiteError: no usable Docker, or an image is missing or stale.
         """
         home = settings.resolved_home()
         home.create()
         check_id = CHECK_PREFIX + secrets.token_hex(4)
         client = connect()
         try:
-            if missing_images(client, {"scorer": product_tags(settings)["scorer"]}):
-                raise PrerequisiteError("the scorer image is missing or stale", "Build it: `harness images scorer`.")
+            missing = missing_images(client, {zone: product_tags(settings)[zone] for zone in ZONES})
+            if missing:
+                what = f"images are missing or stale: {', '.join(missing)}"
+                raise PrerequisiteError(what, f"Build them: `harness images {' '.join(missing)}`.")
             yield cls(settings, client, home, check_id, show_build)
         finally:
             client.close()
@@ -66,8 +68,7 @@ class DockerWorkshop:
 
     def why_not(self, benchmark: Benchmark) -> str:
         """See `Workshop`."""
-        is_code = benchmark.config.eval_mode is EvalMode.CODE
-        return "code benchmarks need an executor, which is not started here yet" if is_code else ""
+        return ""
 
     def fetch(self, benchmark: Benchmark) -> Fetcher:
         """See `Workshop`."""
@@ -91,15 +92,20 @@ class DockerWorkshop:
     @contextmanager
     def scorer(self, benchmark: Benchmark) -> Iterator[ScorerClient]:
         """See `Workshop`."""
-        service = scorer_service(self.home, self.check_id, current_owner(), self._image(benchmark), benchmark.path)
         try:
-            (started,) = start_services(self.client, self.home, [service], START_S)
-            try:
-                yield ScorerClient(started.socket)
-            finally:
-                remove_container(self.client, started.container_id)
+            started = start_services(self.client, self.home, self._services(benchmark), START_S)
+            yield ScorerClient(started[-1].socket)
         finally:
+            stop_services(self.client, self.home, self.check_id)
             shutil.rmtree(self.home.sockets / "runs" / self.check_id, ignore_errors=True)
+
+    def _services(self, benchmark: Benchmark) -> list[Service]:
+        """The benchmark's scorer, last, and an executor before it where programs are run."""
+        home, owner, image = self.home, current_owner(), self._image(benchmark)
+        is_code = benchmark.config.eval_mode is EvalMode.CODE
+        scorer = scorer_service(home, self.check_id, owner, image, benchmark.path, has_executor=is_code)
+        executor = executor_service(home, self.check_id, owner, product_tags(self.settings)["executor"])
+        return [executor, scorer] if is_code else [scorer]
 
     def _image(self, benchmark: Benchmark) -> str:
         """The scorer image of the benchmark, built if its requirements.txt asks for one of its own."""

@@ -200,6 +200,17 @@ def open_session(path: Path, patience_s: float = PATIENCE_S) -> Iterator[Session
             connection.shutdown(socket.SHUT_RDWR)
 
 
+def answers(path: Path) -> bool:
+    """Whether an executor waits there for a session; it goes on waiting."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(HELLO_TIMEOUT_S)
+        try:
+            _connect(connection, path)
+        except OSError:
+            return False
+    return True
+
+
 def _greeted(path: Path) -> socket.socket | None:
     """A connection on which hello was said; None where nobody is there (yet)."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

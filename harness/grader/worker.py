@@ -114,8 +114,9 @@ class RunWorker:
     def _evaluated(self, job: Job, services: Services, *, is_control: bool = False) -> NewEvaluation:
         """The evaluation of `job`; as a control, of one batch only and with little time."""
         items = self._hidden()[: self._run.plan.engine.batch_size] if is_control else self._hidden()
+        prompt = self._run.plan.benchmark.config.prompt_spec()
         within_s = limit_s(
-            n_tokens=len(items) * self._run.plan.benchmark.config.prompt_spec().max_tokens,
+            n_tokens=len(items) * prompt.samples * prompt.max_tokens,
             pace=measured_pace(self._shop.db, self._run.run_id),
             floor_s=CONTROL_FLOOR_S if is_control else EVALUATION_FLOOR_S,
         )

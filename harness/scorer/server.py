@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse
 from loguru import logger
 
 from harness.domain.specs import EvalMode
+from harness.executor.client import answers
 from harness.scorer.evaluators.base import MODES, OWN_PROMPTS
 from harness.scorer.evaluators.opencompass import is_installed
 from harness.scorer.process import WorkerSpec
@@ -39,9 +40,12 @@ def create_app(spec: WorkerSpec) -> FastAPI:
     workers.prepare()
     served = MODES if is_installed() else MODES - {EvalMode.OPENCOMPASS}
 
-    @app.get("/health")
-    async def health() -> dict[str, str]:
-        return {"status": "ok"}
+    @app.get("/health", response_model=None)
+    async def health() -> JSONResponse:
+        # A scorer that is to have an executor is not ready without one: it starts anew after each evaluation.
+        if spec.executor.parent.is_dir() and not answers(spec.executor):
+            return JSONResponse({"status": "waiting for the executor"}, status_code=503)
+        return JSONResponse({"status": "ok"})
 
     @app.post("/score", response_model=None)
     def score(request: ScoreRequest) -> ScoreReply | JSONResponse:

@@ -15,7 +15,7 @@ from harness import catalog
 from harness.authoring.folder_checks import has_extract
 from harness.authoring.suite import check_folder
 from harness.authoring.verdicts import CheckResult, Outcome
-from harness.domain.specs import Benchmark, EvalMode
+from harness.domain.specs import Benchmark
 from harness.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,7 +23,6 @@ SETTINGS = Settings(root=ROOT)
 IDS = sorted(path.parent.name for path in (ROOT / "benchmarks").glob("[!_]*/config.yaml"))
 # What has no meaning for some folders, by mode; anything else may not be left out.
 OPTIONAL = {"examples", "cluster", "extract"}
-SCORING = {"perfect", "floor", "extract", "repeat", "hostile"}
 
 
 def data_folder(benchmark: Benchmark) -> Path | None:
@@ -49,10 +48,8 @@ def results(benchmark: Benchmark, scratch: Path) -> dict[str, CheckResult]:
 def test_folder_passes_the_contract_suite(benchmark_id: str, tmp_path: Path) -> None:
     benchmark = catalog.find_benchmark(SETTINGS, benchmark_id)
     skipped = {name for name, result in results(benchmark, tmp_path).items() if result.outcome is Outcome.SKIPPED}
-    # Without an executor the answers of code benchmarks cannot be tried; their own tests do that.
-    is_code = benchmark.config.eval_mode is EvalMode.CODE
-    assert skipped <= OPTIONAL | (SCORING if is_code else set())
-    assert ("extract" in skipped) == (is_code or not has_extract(benchmark))
+    assert skipped <= OPTIONAL
+    assert ("extract" in skipped) == (not has_extract(benchmark))
 
 
 def module_of(benchmark_id: str, name: str) -> ModuleType:
