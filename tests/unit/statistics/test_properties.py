@@ -107,6 +107,17 @@ def test_an_improvement_lies_in_its_interval_and_that_on_the_scale(pairs: list[P
 
 @bootstrapping
 @given(PAIRS)
+def test_interval_and_probability_do_not_contradict_each_other(pairs: list[Pair]) -> None:
+    found = gain(pairs)
+    assert found.probability is not None
+    if found.low > 1e-6:
+        assert found.probability >= 0.974
+    if found.high < -1e-6:
+        assert found.probability <= 0.026
+
+
+@bootstrapping
+@given(PAIRS)
 def test_what_one_gains_the_other_loses(pairs: list[Pair]) -> None:
     there, back = gain(pairs), gain([(before, after, name) for after, before, name in pairs])
     assert back.points == pytest.approx(-there.points, abs=1e-6)
