@@ -11,6 +11,8 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from operator import mul
 from typing import Any
 
 from harness.checkpoint.strict_json import parse_json
@@ -138,8 +140,13 @@ def _refused(file: str, reason: str) -> Inadmissible:
 
 
 def _check_metadata(metadata: Any, file: str) -> None:
-    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+    if not isinstance(metadata, dict) or not all(_is_text(text) for item in metadata.items() for text in item):
         raise _refused(file, f"has a {METADATA_KEY} that is not a map of strings to strings")
+
+
+def _is_text(value: Any) -> bool:
+    """A string that can be written as UTF-8: JSON can escape half a surrogate pair, which no loader reads."""
+    return isinstance(value, str) and not any("\ud800" <= character <= "\udfff" for character in value)
 
 
 def _placement(name: str, value: Any, file: str) -> Placement:
@@ -155,6 +162,8 @@ def _placement(name: str, value: Any, file: str) -> Placement:
     if not _are_sizes(offsets) or len(offsets) != 2:
         raise _refused(file, f"gives {shown(name)} data_offsets that are not two sizes")
     info = TensorInfo(dtype, tuple(shape))
+    if _overflows(info):
+        raise _refused(file, f"gives {shown(name)} a shape of more elements than can be counted")
     begin, end = offsets
     if end - begin != info.n_bytes:
         raise _refused(
@@ -166,6 +175,12 @@ def _placement(name: str, value: Any, file: str) -> Placement:
 def _are_sizes(value: Any) -> bool:
     # `type` and not isinstance: true and false are integers to Python.
     return isinstance(value, list) and all(type(item) is int and 0 <= item <= MAX_INTEGER for item in value)
+
+
+def _overflows(info: TensorInfo) -> bool:
+    """As loaders multiply, from left to right: a 0 that comes too late does not help them."""
+    bits = 8 * DTYPE_BYTES[info.dtype]
+    return any(product * bits > MAX_INTEGER for product in accumulate(info.shape, mul))
 
 
 def _check_coverage(placements: Sequence[Placement], file: str, data_bytes: int) -> None:

@@ -32,7 +32,10 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return value
 
 
-def _bounded_int(text: str) -> int:
+def _bounded_int(text: str) -> int | float:
+    if text == "-0":
+        # No integer has a sign without a value; other readers of JSON refuse it where a size belongs.
+        return -0.0
     if len(text) > MAX_INTEGER_CHARACTERS:
         raise ValueError("an integer of too many digits")
     return int(text)
