@@ -46,6 +46,7 @@ class ErrorClass(StrEnum):
     LOAD_FAILED = "load_failed"
     TOO_SLOW = "too_slow"
     UNSCORABLE = "unscorable"
+    NO_GPU_MEMORY = "no_gpu_memory"
     EVALUATION_FAILED = "evaluation_failed"
     GRADER_TROUBLE = "grader_trouble"
 
@@ -217,6 +218,7 @@ MEANINGS: dict[type[HarnessError], Meaning] = {
     GraderUnavailable: Meaning("infra_void", True),
     ServiceUnavailable: Meaning("infra_void", True),
     EvaluationFailed: Meaning("infra_void", True),
+    NoGpuMemory: Meaning("infra_void", True),
     LoadFailed: Meaning("agent_failed", False),
     WorkspaceSpoiled: Meaning("agent_failed", False),
     Interrupted: Meaning("interrupted", False),

@@ -21,6 +21,7 @@ from harness.inference.wire import (
     GenerateRequest,
     LoadReply,
     LoadRequest,
+    SleepReply,
 )
 from harness.scorer.wire import ItemVerdict, ScoreReply, ScoreRequest
 
@@ -47,6 +48,7 @@ class FakeInference:
     is_up: bool = True
     loads: list[str] = field(default_factory=list)
     generated: int = 0
+    sleeps: int = 0
     requests: list[GenerateRequest] = field(default_factory=list)
     # Called before each generate; may block or raise.
     before: Callable[[], None] = lambda: None
@@ -67,6 +69,11 @@ class FakeInference:
         self.loads.append(request.path)
         self._skill = skill_of(Path(request.path))
         return LoadReply(load_seconds=0.01, is_reused=False)
+
+    def sleep(self) -> SleepReply:
+        self._require_up()
+        self.sleeps += 1
+        return SleepReply(sleep_seconds=0.0)
 
     def generate(self, request: GenerateRequest) -> GenerateReply:
         self._require_up()

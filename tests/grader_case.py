@@ -120,7 +120,7 @@ class Case:
 
     def start(self) -> None:
         self.db = open_writer(self.home.db)
-        shop = Workshop(self.home, self.db, Waiters(), self._connect, self.home.path)
+        shop = Workshop(self.home, self.db, Waiters(), self._connect, self.home.path, memory_wait_s=0.3)
         self.grader = Grader(shop, image="harness-grader:test")
         self.grader.take_up()
         listening = listen_tcp("127.0.0.1", 0)

@@ -8,7 +8,9 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, FastAPI, Path, Request, Response
 from fastapi.responses import JSONResponse
 
+from harness.errors import ErrorClass
 from harness.grader.edge import handle_errors, read_model
+from harness.grader.gpu_memory import refused
 from harness.grader.registry import ActiveRun
 from harness.grader.replies import all_of, health_of, reply_to, time_of
 from harness.grader.schemas import (
@@ -124,6 +126,8 @@ async def _answer(grader: Grader, run: ActiveRun, request: Request, record: Subm
     view = await grader.in_thread(reply_to, grader.db, run, record.number)
     if view.reply is None:
         # Only the grader itself rejects what it had queued.
+        if view.error_class is ErrorClass.NO_GPU_MEMORY:
+            raise refused(view.error or "", record.number)
         raise own_trouble()
     return _json(view.reply)
 

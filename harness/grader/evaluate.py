@@ -24,6 +24,7 @@ from harness.inference.wire import (
     LoadReply,
     LoadRequest,
     Sampling,
+    SleepReply,
 )
 from harness.scorer.wire import (
     AskedItem,
@@ -52,6 +53,7 @@ class Inference(Protocol):
     def info(self) -> EngineInfo: ...
     def load(self, request: LoadRequest) -> LoadReply: ...
     def generate(self, request: GenerateRequest) -> GenerateReply: ...
+    def sleep(self) -> SleepReply: ...
 
 
 class Scorer(Protocol):

@@ -22,7 +22,7 @@ from harness.store.records_evaluations import (
     set_baseline,
 )
 from harness.store.records_queue import next_queued, submissions_of
-from harness.store.records_submissions import mark_failed, mark_requeued, mark_scored, mark_scoring
+from harness.store.records_submissions import mark_failed, mark_requeued, mark_scored, mark_scoring, reject_submission
 
 
 class Job(Protocol):
@@ -38,6 +38,7 @@ class Job(Protocol):
     def done(self, evaluation_id: int, *, is_cached: bool) -> None: ...
     def again(self) -> None: ...
     def fail(self, error_class: ErrorClass, detail: str) -> None: ...
+    def refuse(self, error_class: ErrorClass, detail: str) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,9 @@ class BaselineJob:
     def fail(self, error_class: ErrorClass, detail: str) -> None:
         fail_baseline(self.db, self.run_id, f"{error_class}: {detail}")
 
+    def refuse(self, error_class: ErrorClass, detail: str) -> None:
+        self.fail(error_class, detail)
+
 
 @dataclass(frozen=True)
 class SubmissionJob:
@@ -100,6 +104,9 @@ class SubmissionJob:
 
     def fail(self, error_class: ErrorClass, detail: str) -> None:
         mark_failed(self.db, self.record.id, error_class, detail)
+
+    def refuse(self, error_class: ErrorClass, detail: str) -> None:
+        reject_submission(self.db, self.record.id, error_class, detail)
 
     def _note(self) -> str | None:
         # Of this run only: nobody is told that somebody else handed in the same.

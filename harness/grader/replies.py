@@ -8,6 +8,7 @@ from harness.domain.base import now_utc
 from harness.domain.runs import SubmissionState
 from harness.domain.specs import Protocol
 from harness.errors import ErrorClass
+from harness.grader.gpu_memory import refused
 from harness.grader.registry import ActiveRun
 from harness.grader.schemas import (
     Best,
@@ -110,6 +111,9 @@ class Scoreboard:
 def failure_of(record: SubmissionRecord) -> tuple[str, str, ErrorClass]:
     """What an agent is told of a submission without a score: error, detail, class."""
     error_class = ErrorClass(record.error_class or ErrorClass.GRADER_TROUBLE)
+    if error_class is ErrorClass.NO_GPU_MEMORY:
+        told = refused(record.detail or "too little GPU memory is free")
+        return told.what, told.fix, error_class
     if record.state is SubmissionState.REJECTED and error_class is not ErrorClass.GRADER_TROUBLE:
         # Admission's own words: they name the file and the reason, and quote nothing but the submission.
         return (

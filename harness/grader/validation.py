@@ -7,8 +7,9 @@ import shutil
 import time
 from pathlib import Path
 
-from harness.errors import ErrorClass, HarnessError, Inadmissible, LoadFailed, RequestError
+from harness.errors import ErrorClass, HarnessError, Inadmissible, LoadFailed, NoGpuMemory, RequestError
 from harness.grader.admission import Admitted
+from harness.grader.gpu_memory import refused
 from harness.grader.intake import Intake
 from harness.grader.opening import parts_of
 from harness.grader.queue import Workers
@@ -72,6 +73,8 @@ class Validation:
                 "Load it yourself with transformers from its folder; compare its tensors with the base model's.",
                 error_class=ErrorClass.LOAD_FAILED,
             ) from error
+        except NoGpuMemory as error:
+            raise refused(error.what) from error
         except HarnessError as error:
             raise own_trouble() from error
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from loguru import logger
 
@@ -18,10 +18,12 @@ from harness.errors import (
     HarnessError,
     Inadmissible,
     LoadFailed,
+    NoGpuMemory,
     ServiceUnavailable,
     TooSlow,
 )
 from harness.grader.evaluate import Services, Subject, evaluate, planned_engine
+from harness.grader.gpu_memory import with_memory
 from harness.grader.items import hidden_items
 from harness.grader.jobs import BaselineJob, Job, SubmissionJob, next_job, requeue_orphans
 from harness.grader.limits import CHECK_LIMIT_S, CONTROL_FLOOR_S, EVALUATION_FLOOR_S, limit_s, measured_pace
@@ -35,6 +37,8 @@ from harness.store.records_runs import get_run
 
 MAX_ATTEMPTS = 2
 POLL_S = (0.1, 0.25, 0.5, 1.0)
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,8 @@ class RunWorker:
         self._record = get_run(shop.db, run.run_id)
         self._failures: Counter[str] = Counter()
         self._items: Sequence[Item] = ()
+        # A worker before this one may have left it so.
+        self._is_engine_awake = True
         requeue_orphans(shop.db, run.run_id)
 
     def step(self) -> bool:
@@ -70,7 +76,20 @@ class RunWorker:
         if job is not None:
             self._score(job)
             self._shop.refresh_queue_length(self._run)
+        else:
+            self._rest()
         return job is not None
+
+    def _rest(self) -> None:
+        """Nothing is left to do: the agent may have the GPU."""
+        if not self._is_engine_awake:
+            return
+        self._is_engine_awake = False
+        try:
+            self._shop.connect(self._run).inference.sleep()
+        except HarnessError as error:
+            # One that is not there holds nothing; one that is in trouble shows it at the next load.
+            logger.bind(run=self._run.run_id).debug("the engine was not put to sleep: {}", error)
 
     def _score(self, job: Job) -> None:
         is_begun = False
@@ -104,6 +123,8 @@ class RunWorker:
         self._failures[job.name] += 1
         if isinstance(error, LoadFailed):
             job.fail(ErrorClass.LOAD_FAILED, str(error))
+        elif isinstance(error, NoGpuMemory):
+            job.refuse(ErrorClass.NO_GPU_MEMORY, error.what)
         elif self._failures[job.name] < MAX_ATTEMPTS:
             if is_begun:
                 job.again()
@@ -121,7 +142,15 @@ class RunWorker:
             floor_s=CONTROL_FLOOR_S if is_control else EVALUATION_FLOOR_S,
         )
         key = self._record.evaluation_key(job.tree_hash)
-        return evaluate(Subject(self._run.plan, key, self._seen_by_services(job.folder), within_s), items, services)
+        subject = Subject(self._run.plan, key, self._seen_by_services(job.folder), within_s)
+        return self._with_memory(lambda: evaluate(subject, items, services))
+
+    def _with_memory(self, work: Callable[[], T]) -> T:
+        return with_memory(work, self._shop.memory_wait_s, self._pause)
+
+    def _pause(self, seconds: float) -> None:
+        if self._shop.stopping.wait(seconds) or self._run.closed.is_set():
+            raise Stopped
 
     def _blamed(self, job: Job, error: Exception) -> ErrorClass:
         """Whose doing it is that `job` has no score: the agent's, if the same services can score the base model.
@@ -194,7 +223,8 @@ class RunWorker:
     def _say_one_token(self, folder: Path) -> float:
         """Seconds of the load."""
         services = self._services()
-        loaded = services.inference.load(LoadRequest(path=str(self._seen_by_services(folder))))
+        request = LoadRequest(path=str(self._seen_by_services(folder)))
+        loaded = self._with_memory(lambda: services.inference.load(request))
         prompts = (build_prompt(self._run.plan.benchmark.config.prompt_spec(), "1 + 1 ="),)
         one_token = Sampling(max_tokens=1)
         services.inference.generate(GenerateRequest(prompts=prompts, sampling=one_token, limit_s=CHECK_LIMIT_S))
@@ -206,11 +236,11 @@ class RunWorker:
         attempt = 0
         while not self._are_up(services):
             self._run.needs_services = True
-            if self._shop.stopping.wait(POLL_S[min(attempt, len(POLL_S) - 1)]) or self._run.closed.is_set():
-                raise Stopped
+            self._pause(POLL_S[min(attempt, len(POLL_S) - 1)])
             attempt += 1
         self._run.needs_services = False
         self._run.service_uses += 1
+        self._is_engine_awake = True
         return services
 
     def _are_up(self, services: Services) -> bool:

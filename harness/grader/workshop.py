@@ -35,6 +35,8 @@ class Workshop:
     waiters: Waiters
     connect: Callable[[ActiveRun], Services]
     service_root: Path = Path("/")
+    # How long a submission waits for GPU memory that others hold.
+    memory_wait_s: float = 90.0
     stopping: threading.Event = field(default_factory=threading.Event)
 
     def base_of(self, run: ActiveRun) -> BaseModelInfo:

@@ -115,13 +115,13 @@ def _refusal(
 def reject_submission(
     db: WritableDatabase, submission_id: int, error_class: ErrorClass, detail: str
 ) -> SubmissionRecord:
-    """The submission in state `rejected`; it uses no quota. Raises NotFound; Conflict if it is not being admitted."""
+    """The submission in state `rejected`; it uses no quota. Raises NotFound; Conflict if it has ended."""
 
     def change(row: SubmissionRow) -> None:
         row.state, row.ended_at = SubmissionState.REJECTED.value, now_utc()
         row.error_class, row.detail = error_class.value, detail[:MAX_DETAIL_CHARACTERS]
 
-    return _change(db, submission_id, change, SubmissionState.ADMITTING)
+    return _change(db, submission_id, change, SubmissionState.ADMITTING, *WAITING)
 
 
 def mark_scoring(db: WritableDatabase, submission_id: int) -> SubmissionRecord:
