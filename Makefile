@@ -4,7 +4,7 @@
 #   YES=1 make demo                            the same without the question before packages are installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv images demo run grader ui test test-unit test-integration test-e2e test-slow bench check format docs clean
+.PHONY: help setup venv images demo run grader ui test test-unit test-integration test-e2e test-slow test-vllm-cpu bench check format docs clean
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
@@ -12,6 +12,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 HARNESS := $(BIN)/harness
 PYTEST := $(BIN)/python -m pytest
+VLLM_CPU := .vllm-cpu
 
 AGENT ?= example
 TASK ?= arithmetic
@@ -70,12 +71,21 @@ test-e2e: images ## End-to-end tests
 test-slow: images ## What is too heavy for the fixed tier
 	@$(PYTEST) -m slow $(TEST_OPTIONS)
 
+test-vllm-cpu: venv $(VLLM_CPU)/.installed ## The engine contract on vLLM's CPU build (own environment: 3 GB, minutes once)
+	@VLLM_PYTHON="$(CURDIR)/$(VLLM_CPU)/bin/python" $(PYTEST) tests/contract/test_vllm_engine.py $(TEST_OPTIONS)
+
+$(VLLM_CPU)/.installed: tests/requirements-vllm-cpu.txt
+	@scripts/vllm_cpu_venv.sh "$(PYTHON)" $(VLLM_CPU) $<
+
 bench: images ## Figures of docs/performance.md, measured here (minutes; keep the machine quiet)
 	@$(BIN)/python tests/bench/noop_overhead.py
 	@$(BIN)/python tests/bench/api_latency.py
 	@$(BIN)/python tests/bench/admission.py
 	@$(BIN)/python tests/bench/batch_size.py
 	@$(BIN)/python tests/bench/command_line.py
+
+fuzz: venv ## Headers of safetensors files made wrong in every way, for FUZZ_SECONDS (60) from FUZZ_SEED (the time)
+	@$(BIN)/python tests/fuzz/safetensors_header.py --seconds $(or $(FUZZ_SECONDS),60) --seed $(or $(FUZZ_SEED),$(shell date +%s))
 
 check: venv docs ## Format, lint, types, layers, docs
 	@$(BIN)/ruff format --check .

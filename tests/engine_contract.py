@@ -9,6 +9,7 @@ import pytest
 from tiny_model import END, MAX_POSITIONS
 
 from harness.domain.prompts import Message, Prompt
+from harness.domain.sampling import RepetitionGuard
 from harness.errors import EvaluationFailed, LoadFailed
 from harness.inference.client import InferenceClient
 from harness.inference.wire import Completion, GenerateRequest, LoadRequest, Sampling
@@ -100,6 +101,42 @@ class EngineContract:
         service.load("base")
         assert service.answers() == first
 
+    def test_equal_weights_have_equal_answers_over_sleep_reload_and_restart(self, service: ServedModels) -> None:
+        first = service.answers()
+        service.client.sleep()
+        service.load("base")
+        slept = service.answers()
+        service.client.sleep()
+        service.load("other")
+        other = service.answers()
+        service.load("base")
+        assert [slept, service.answers()] == [first, first]
+        service.restart()
+        service.load("other")
+        assert service.answers() == other
+
+    def test_what_sleeps_answers_nothing_before_the_next_load(self, service: ServedModels) -> None:
+        service.client.sleep()
+        service.client.sleep()
+        with pytest.raises(EvaluationFailed, match="no weights are loaded"):
+            service.answers()
+        service.load("base")
+        assert service.answers()
+
+    def test_a_broken_checkpoint_wakes_nothing(self, service: ServedModels) -> None:
+        first = service.answers()
+        service.client.sleep()
+        with pytest.raises(LoadFailed):
+            service.load("bad_nan")
+        service.client.sleep()
+        service.load("base")
+        assert service.answers() == first
+
+    def test_what_was_asked_before_does_not_matter(self, service: ServedModels) -> None:
+        first = service.answers()
+        service.answers(PROMPTS[:3], max_tokens=40, temperature=1.0)
+        assert service.answers() == first
+
     def test_loading_what_is_loaded_is_free(self, service: ServedModels) -> None:
         assert service.load("base")
 
@@ -136,6 +173,22 @@ class EngineContract:
             assert stopped.text == free.text.split(stop)[0]
             assert stopped.is_truncated == (free.is_truncated and stop not in free.text)
             assert stopped.output_tokens <= free.output_tokens
+
+    def test_an_answer_that_repeats_itself_is_ended(self, service: ServedModels) -> None:
+        guard = RepetitionGuard(max_pattern=4, min_count=3)
+        whole = service.answers(max_tokens=40)
+        guarded = service.answers(max_tokens=40, repetition_guard=guard)
+        n_caught = 0
+        for free, ended in zip(whole, guarded, strict=True):
+            characters = list(free.text.encode("latin-1", errors="replace"))
+            caught = next((k for k in range(1, len(characters) + 1) if guard.is_caught(characters[:k])), None)
+            # Special tokens are no part of a text: one token is one character only without them.
+            if free.output_tokens - len(free.text) > (not free.is_truncated):
+                continue
+            n_caught += caught is not None
+            assert ended.text == free.text[:caught]
+            assert ended.is_truncated == (free.is_truncated or caught is not None)
+        assert n_caught > 1
 
     def test_the_end_token_is_not_part_of_the_answer(self, service: ServedModels) -> None:
         assert not any(END in answer.text for answer in service.answers(max_tokens=30))

@@ -1,4 +1,8 @@
-"""The engine contract on vLLM's CPU build, whose own virtual environment `make test-vllm-cpu` sets up."""
+"""The engine contract on vLLM.
+
+`make test-vllm-cpu` runs it on vLLM's CPU build. On a host with a GPU and vLLM:
+`VLLM_PYTHON=/path/to/python VLLM_DEVICE=gpu:1 pytest tests/contract/test_vllm_engine.py`.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +21,20 @@ from harness.domain.engines import engine_environment
 from harness.domain.specs import EngineSpec
 from harness.inference.client import InferenceClient
 
-PYTHON = os.environ.get("VLLM_CPU_PYTHON", "")
-SPEC = EngineSpec(engine="vllm", image="none", device="cpu", batch_size=4, kv_cache_blocks=64)
+PYTHON = os.environ.get("VLLM_PYTHON", "")
+DEVICE = os.environ.get("VLLM_DEVICE", "cpu")
+SPEC = EngineSpec(
+    engine="vllm",
+    image="none",
+    device=DEVICE,
+    dtype="float32" if DEVICE == "cpu" else "bfloat16",
+    batch_size=4,
+    kv_cache_blocks=64,
+)
 START_TIMEOUT_S = 300
 CALL_TIMEOUT_S = 300
 
-pytestmark = pytest.mark.skipif(not PYTHON, reason="VLLM_CPU_PYTHON is not set; `make test-vllm-cpu` sets it")
+pytestmark = pytest.mark.skipif(not PYTHON, reason="VLLM_PYTHON is not set; `make test-vllm-cpu` sets it")
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +48,9 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def service(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedModels]:
     path = tmp_path_factory.mktemp("service") / "s.sock"
     client = InferenceClient(path, timeout_s=CALL_TIMEOUT_S)
-    environment = {**engine_environment(SPEC), "PYTHONPATH": str(ROOT), "VLLM_CACHE_ROOT": str(path.parent / "cache")}
+    found_in = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    caches = {"VLLM_CACHE_ROOT": str(path.parent / "cache")}
+    environment = {**engine_environment(SPEC), **caches, "PYTHONPATH": found_in}
     with ExitStack() as stack:
 
         def start() -> None:
@@ -55,4 +69,4 @@ def service(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 class TestVllmEngine(EngineContract):
-    """`vllm` on the CPU, in float32."""
+    """`vllm` on the CPU in float32, on a GPU in bfloat16."""

@@ -25,7 +25,7 @@ from harness.inference.engines.setup import Setup, read_setup
 from harness.inference.engines.stopping import StopRule
 from harness.inference.engines.vllm_build import check_surroundings, close_llm, context_of, is_cpu, open_llm
 from harness.inference.engines.vllm_memory import MemoryNeed, check_free, memory_need
-from harness.inference.engines.vllm_worker import compare_samples, zero_memory
+from harness.inference.engines.vllm_worker import compare_samples, reload, zero_memory
 from harness.inference.engines.weight_files import Expected, Places, n_weights, setup_digest, weights_identity
 from harness.inference.wire import Completion, EngineInfo, Sampling
 
@@ -134,7 +134,7 @@ class VllmEngine:
         with _trusted("reloading weights"):
             if is_waking:
                 frame.llm.wake_up(tags=["weights"])
-            frame.llm.collective_rpc("reload_weights", kwargs={"weights_path": str(folder)})
+            frame.llm.collective_rpc(reload, args=(str(folder),))
             if is_waking:
                 frame.llm.wake_up(tags=["kv_cache"])
         self._is_asleep = False
@@ -142,9 +142,11 @@ class VllmEngine:
 
     def _compare(self, places: Places) -> None:
         """Raises EngineBroken where the weights in use are not those of the files."""
+        frame = self._the_frame()
         by_name = {name: str(file) for name, file in places.items()}
         with _trusted("comparing weights"):
-            for n_compared, differing in self._the_frame().llm.collective_rpc(compare_samples, args=(by_name,)):
+            told = frame.llm.collective_rpc(compare_samples, args=(by_name, frame.expected.twins_of()))
+            for n_compared, differing in told:
                 if differing:
                     raise EngineBroken(f"{differing[0]} on the device is not what was loaded ({len(differing)} differ)")
                 if not n_compared:

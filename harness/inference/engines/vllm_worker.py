@@ -1,8 +1,9 @@
-"""What runs inside vLLM's workers: samples of the weights in use against the files, and memory that is zeroed."""
+"""What runs inside vLLM's workers: weights reloaded, compared with the files by samples, and zeroed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,7 +15,20 @@ Pair = tuple[Any, Any]
 ROWS = 16
 
 
-def compare_samples(worker: Any, places: Mapping[str, str]) -> tuple[int, list[str]]:
+def reload(worker: Any, folder: str) -> None:
+    """Puts the folder's weights in the place of those in use, and whatever vLLM has derived of them."""
+    worker.reload_weights(weights_path=folder)
+    # It passes over a module without a tensor of its own in the files, a head that is tied to the embedding. What was
+    # derived of the weights before (vLLM packs a copy for a CPU) stays in use then, and nothing tells.
+    for module in _tied(worker.get_model()):
+        method = getattr(module, "quant_method", None)
+        if method is not None:
+            method.process_weights_after_loading(module)
+
+
+def compare_samples(
+    worker: Any, places: Mapping[str, str], twins: Mapping[str, Sequence[str]]
+) -> tuple[int, list[str]]:
     """How many tensors in use were compared with the files in `places` (name -> file), and which of them differ.
 
     vLLM joins some tensors, pads the vocabulary and divides tensors among GPUs: what cannot be mapped is left out.
@@ -24,8 +38,9 @@ def compare_samples(worker: Any, places: Mapping[str, str]) -> tuple[int, list[s
     shard = (parallel.rank % parallel.tensor_parallel_size, parallel.tensor_parallel_size)
     packed = dict(getattr(model, "packed_modules_mapping", None) or {})
     n_compared, differing = 0, []
-    for name, parameter in model.named_parameters():
-        sources = [_read(places, source) for source in _sources(name, places, packed)]
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        stored = next((twin for twin in twins.get(name, ()) if twin in places), name)
+        sources = [_read(places, source) for source in _sources(stored, places, packed)]
         is_vocabulary = "embed" in name or "head" in name
         pairs = list(_pairs(parameter, sources, shard, is_vocabulary=is_vocabulary))
         n_compared += bool(pairs)
@@ -43,6 +58,15 @@ def zero_memory(worker: Any) -> None:
         for tensor in _tensors(getattr(runner, "kv_caches", ())):
             tensor.zero_()
     torch.cuda.synchronize()
+
+
+def _tied(model: Any) -> list[Any]:
+    """The modules that share a parameter with another."""
+    owners = defaultdict(list)
+    for module in model.modules():
+        for parameter in module.parameters(recurse=False):
+            owners[id(parameter)].append(module)
+    return [module for modules in owners.values() if len(modules) > 1 for module in modules]
 
 
 def _sources(name: str, places: Mapping[str, str], packed: Mapping[str, list[str]]) -> list[str]:

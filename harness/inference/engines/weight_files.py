@@ -35,13 +35,17 @@ class Expected:
     ignored: tuple[str, ...] = ()
     is_renamed: bool = False
 
+    def twins_of(self) -> dict[str, tuple[str, ...]]:
+        """Names of the same tensor, for each name that is not the only one."""
+        return {name: names for names in self.twins for name in names}
+
     def unknown(self, places: Places) -> list[str]:
         """Names in the files that the architecture does not have."""
         return sorted(places.keys() - self.shapes.keys())
 
     def missing(self, places: Places) -> list[str]:
         """Names of which the files hold neither the tensor nor a twin of it."""
-        tied = {name: names for names in self.twins for name in names}
+        tied = self.twins_of()
         groups = {tied.get(name, (name,)) for name in self.shapes}
         return sorted(names[0] for names in groups if not any(name in places for name in names))
 
@@ -137,7 +141,7 @@ def check_values(expected: Expected, places: Places, dtype: Any) -> None:
     Raises:
         LoadFailed: one is of another shape, not finite in `dtype`, or differs from a twin of it.
     """
-    tied = {name: names for names in expected.twins for name in names}
+    tied = expected.twins_of()
     for file in sorted(set(places.values())):
         with safe_open(file, framework="pt") as tensors:
             for name in (name for name, place in places.items() if place == file):
