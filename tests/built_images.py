@@ -11,7 +11,11 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def built_image(zone: str) -> str:
-    """The tag of this checkout's image of `zone`; where it is not built the test is skipped, in CI it fails."""
+    """The tag of this checkout's image of `zone`; where it is not built the test is skipped.
+
+    In CI it fails then, if the image is one that `make images` builds.
+    """
+    from harness.sandbox.build_context import ZONES
     from harness.sandbox.engine import connect
     from harness.sandbox.images import detect_device, expected_tags, missing_images
 
@@ -22,5 +26,7 @@ def built_image(zone: str) -> str:
     finally:
         client.close()
     if is_missing:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(f"image {tags[zone]} is not built: make images")
+        is_optional = next(known.is_optional for known in ZONES if known.name == zone)
+        trouble = pytest.fail if os.environ.get("CI") and not is_optional else pytest.skip
+        trouble(f"image {tags[zone]} is not built: harness images {zone}")
     return tags[zone]

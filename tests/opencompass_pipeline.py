@@ -92,6 +92,8 @@ def main() -> None:
     rows = [json.loads(line) for line in Path(answers).read_text(encoding="utf-8").splitlines()]
     cache = Path(tempfile.mkdtemp())
     os.environ.update(COMPASS_DATA_CACHE=str(cache), HF_HUB_OFFLINE="1", HF_HOME=str(cache), HOME=str(cache))
+    # It makes folders where it stands.
+    os.chdir(cache)
     data = cache / "data" / "gsm8k"
     data.mkdir(parents=True)
     items = "".join(json.dumps({"question": row["question"], "answer": row["reference"]}) + "\n" for row in rows)

@@ -36,6 +36,15 @@ def eval_modes(benchmark: Benchmark) -> tuple[EvalMode, ...]:
     return (own, *(mode for mode in EvalMode if mode is not own and not _lack(benchmark, mode)))
 
 
+def runs_programs(benchmark: Benchmark) -> bool:
+    """Whether its evaluation may run a model's programs, which then needs an executor.
+
+    OpenCompass's config decides in its own mode, and is not read here: a benchmark that can judge programs has one.
+    """
+    mode = benchmark.config.eval_mode
+    return mode is EvalMode.CODE or (mode is EvalMode.OPENCOMPASS and not _lack(benchmark, EvalMode.CODE))
+
+
 def _lack(benchmark: Benchmark, mode: EvalMode) -> str:
     """What is missing for `mode`; empty if nothing is."""
     if mode is EvalMode.OPENCOMPASS:

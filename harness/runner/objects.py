@@ -12,10 +12,11 @@ from importlib import import_module
 
 from harness.domain.admin import ResourceSampleIn
 from harness.domain.runs import EndedBy
-from harness.domain.specs import EvalMode, RunPlan
+from harness.domain.specs import RunPlan
 from harness.errors import InfrastructureError
 from harness.home import Home, RunFolder
 from harness.runner.attempt import Attempt
+from harness.runner.eval_modes import runs_programs
 from harness.runner.files import write_whole
 from harness.runner.grader_client import GraderClient
 from harness.runner.workspace import lay_out
@@ -107,7 +108,7 @@ class RunObjects:
         self._meter: ResourceMeter | None = None
         self._pids_limit_hits = 0
         self._is_stopped = False
-        self._has_executor = plan.benchmark.config.eval_mode is EvalMode.CODE
+        self._has_executor = runs_programs(plan.benchmark)
         self._watched_at = 0.0
 
     @property

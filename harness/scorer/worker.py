@@ -53,7 +53,7 @@ def main() -> None:
 def _answer(request: ScoreRequest | PromptsRequest, place: Place) -> ScoreReply | PromptsReply | ErrorReply:
     try:
         if isinstance(request, PromptsRequest):
-            return build_prompter(request).prompts(request.items, chat=request.chat)
+            return build_prompter(request, place).prompts(request.items, chat=request.chat)
         return ScoreReply(verdicts=tuple(build_evaluator(request, place).run(request.items)))
     except EvaluationFailed as error:
         return ErrorReply(kind="evaluator", detail=str(error).encode("utf-8", errors="replace").decode())

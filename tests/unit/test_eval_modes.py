@@ -9,7 +9,7 @@ import pytest
 from harness import catalog
 from harness.domain.specs import Benchmark, BenchmarkConfig, DataRef, EvalMode, ModelRef
 from harness.errors import UsageError
-from harness.runner.eval_modes import eval_modes, with_eval_mode
+from harness.runner.eval_modes import eval_modes, runs_programs, with_eval_mode
 from harness.runner.plan import complete, draft
 from harness.runner.request import RunRequest
 from harness.settings import Settings
@@ -98,3 +98,19 @@ def test_shipped_benchmarks_can_be_scored_as_they_say(name: str) -> None:
     assert own in {mode for mode in EvalMode if mode is own or mode in eval_modes(shipped)}
     changed = shipped.model_copy(update={"config": shipped.config.model_copy(update={"eval_mode": EvalMode.JUDGE})})
     assert with_eval_mode(changed, own).config.eval_mode is own
+
+
+@pytest.mark.parametrize(
+    ("mode", "eval_py", "expected"),
+    [
+        (EvalMode.CODE, CODE, True),
+        (EvalMode.PER_SAMPLE, PER_SAMPLE + CODE, False),
+        (EvalMode.OPENCOMPASS, CODE, True),
+        (EvalMode.OPENCOMPASS, PER_SAMPLE, False),
+        (EvalMode.OPENCOMPASS, None, False),
+    ],
+)
+def test_what_may_run_programs_has_an_executor(
+    tmp_path: Path, mode: EvalMode, eval_py: str | None, expected: bool
+) -> None:
+    assert runs_programs(benchmark(tmp_path, eval_py, eval_mode=mode, opencompass_dataset="x")) is expected

@@ -50,7 +50,7 @@ def build_evaluator(request: ScoreRequest, place: Place) -> Evaluator:
     if request.eval_mode is EvalMode.OPENCOMPASS:
         from harness.scorer.evaluators.opencompass import OpenCompass
 
-        return OpenCompass(request.opencompass_dataset)
+        return OpenCompass(request.opencompass_dataset, place)
     if request.eval_mode is EvalMode.CODE:
         from harness.scorer.evaluators.code import Code
 
@@ -60,8 +60,8 @@ def build_evaluator(request: ScoreRequest, place: Place) -> Evaluator:
     return PerSample(place.eval_file)
 
 
-def build_prompter(request: PromptsRequest) -> Prompter:
+def build_prompter(request: PromptsRequest, place: Place) -> Prompter:
     """The one of a request whose mode is in `OWN_PROMPTS`."""
     from harness.scorer.evaluators.opencompass import OpenCompass
 
-    return OpenCompass(request.opencompass_dataset)
+    return OpenCompass(request.opencompass_dataset, place)

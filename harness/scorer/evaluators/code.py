@@ -7,7 +7,7 @@ none), and `check(candidate, question, reference, **extra)`, which calls `candid
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -29,11 +29,11 @@ OWN_FAULTS = (NameError, ImportError, SyntaxError, NotLiteral)
 
 
 class Code:
-    """An `Evaluator` on one eval.py and one executor."""
+    """An `Evaluator` on one eval.py and one executor; `program` may stand in for eval.py's."""
 
-    def __init__(self, eval_file: Path, executor: Path) -> None:
+    def __init__(self, eval_file: Path, executor: Path, program: Callable[..., str | None] | None = None) -> None:
         file = EvalFile(eval_file)
-        self._program = file.function("program", PROGRAM_POSITIONAL)
+        self._program = program or file.function("program", PROGRAM_POSITIONAL)
         self._check = file.function("check", CHECK_POSITIONAL)
         self._executor = executor
 

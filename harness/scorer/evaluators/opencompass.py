@@ -23,16 +23,20 @@ from typing import Any
 from harness.domain.prompts import Message, Prompt
 from harness.domain.specs import OPENCOMPASS_VERSION
 from harness.errors import EvaluationFailed
+from harness.scorer.evaluators.base import Place
+from harness.scorer.evaluators.code import Code
 from harness.scorer.wire import AskedItem, ItemVerdict, PromptsReply, ScoreItem
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 # Read in this version, and found to treat an answer as text only. Several others call eval() on it, run it as code, or
 # ask another model about it.
 EVALUATORS = ("Gsm8kEvaluator", "MATHEvaluator")
+# Runs answers as code where it is called: their programs go to the executor instead, for the benchmark's own check.
+PROGRAM_EVALUATOR = "HumanEvalEvaluator"
 POSTPROCESSORS = ("gsm8k_postprocess", "gsm8k_dataset_postprocess", "math_postprocess_v2", "humaneval_postprocess_v2")
 INFERENCERS, RETRIEVERS = ("GenInferencer",), ("ZeroRetriever",)
-# What an evaluation may be described by; other keys ask for another kind of evaluation.
-EVALUATION_KEYS = ("evaluator", "pred_postprocessor", "dataset_postprocessor", "pred_role")
+# What an evaluation may be described by; other keys ask for another kind of evaluation. `k` has no effect.
+EVALUATION_KEYS = ("evaluator", "pred_postprocessor", "dataset_postprocessor", "pred_role", "k")
 # Where an evaluator says of one answer whether it was right, and what it calls the share of right ones.
 DETAIL_KEYS, SHARE_KEYS = ("correct", "is_correct"), ("accuracy", "score")
 # What post-processors give where they found nothing.
@@ -54,7 +58,8 @@ def preload() -> None:
 class OpenCompass:
     """An `Evaluator` and a `Prompter` on one of OpenCompass's dataset configs, by its name."""
 
-    def __init__(self, dataset: str | None) -> None:
+    def __init__(self, dataset: str | None, place: Place) -> None:
+        self._place = place
         with _told(f"OpenCompass's config {dataset}"):
             self._config = _dataset_config(dataset or "")
 
@@ -63,7 +68,7 @@ class OpenCompass:
         inferencer = self._config["infer_cfg"]["inferencer"]
         _only("inferencer", inferencer["type"], INFERENCERS)
         _only("retriever", self._config["infer_cfg"]["retriever"]["type"], RETRIEVERS)
-        rows = [_row(self._config, item, reference="") for item in items]
+        rows = [row_of(self._config, item, reference="") for item in items]
         with _told("making prompts"):
             asked, plain = _asked(self._config, rows, chat=True), _asked(self._config, rows, chat=False)
         return PromptsReply(
@@ -80,14 +85,28 @@ class OpenCompass:
         evaluation = self._config["eval_cfg"]
         for name in evaluation:
             _only("eval_cfg", name, EVALUATION_KEYS)
-        _only("evaluator", evaluation["evaluator"]["type"], EVALUATORS)
+        judge = _only("evaluator", evaluation["evaluator"]["type"], (*EVALUATORS, PROGRAM_EVALUATOR))
         for name in ("pred_postprocessor", "dataset_postprocessor"):
             if name in evaluation:
                 _only(name, evaluation[name]["type"], POSTPROCESSORS)
-        rows = [_row(self._config, item, item.reference) for item in items]
+        rows = [row_of(self._config, item, item.reference) for item in items]
         with _told("scoring"):
-            found, result = _evaluated(self._config, rows, [item.answer for item in items])
+            task, found = _read(self._config, rows, [item.answer for item in items])
+        if judge == PROGRAM_EVALUATOR:
+            return self._run_programs(items, found)
+        with _told("scoring"):
+            result = _judged(task, rows, found)
         return verdicts([item.item_id for item in items], found, result)
+
+    def _run_programs(self, items: Sequence[ScoreItem], found: Sequence[str]) -> list[ItemVerdict]:
+        """OpenCompass's program is the prompt with what its post-processor found behind it."""
+        read = [item.model_copy(update={"answer": text}) for item, text in zip(items, found, strict=True)]
+        return Code(self._place.eval_file, self._place.executor, program=completed).run(read)
+
+
+def completed(question: str, found: str, **_: object) -> str | None:
+    """The program that is judged: HumanEval's prompt and what was found in the answer; None if that is nothing."""
+    return question + found if found.strip() else None
 
 
 def verdicts(item_ids: Sequence[str], found: Sequence[Any], result: dict[str, Any]) -> list[ItemVerdict]:
@@ -131,13 +150,14 @@ def _told(what: str) -> Iterator[None]:
         raise EvaluationFailed(f"{what}: OpenCompass raised {type(error).__name__}: {error}"[:2_000]) from error
 
 
-def _only(part: str, kind: Any, known: Sequence[str]) -> None:
-    name = kind if isinstance(kind, str) else kind.__name__
-    if name.rpartition(".")[2] not in known:
+def _only(part: str, kind: Any, known: Sequence[str]) -> str:
+    name = (kind if isinstance(kind, str) else kind.__name__).rpartition(".")[2]
+    if name not in known:
         raise EvaluationFailed(
             f"this OpenCompass config's {part} is {name}; served are {', '.join(known)}",
             "Use another config of the same data, or eval_mode per_sample.",
         )
+    return name
 
 
 def _dataset_config(name: str) -> Any:
@@ -163,12 +183,19 @@ def _dataset_config(name: str) -> Any:
     return datasets[0]
 
 
-def _row(config: Any, item: AskedItem | ScoreItem, reference: str) -> dict[str, Any]:
-    """The dataset row of an item; without its reference where only a prompt is to be made."""
+def row_of(config: Any, item: AskedItem | ScoreItem, reference: str) -> dict[str, Any]:
+    """The dataset row of an item, by the config's columns: its record, the only input column being the question.
+
+    Raises:
+        EvaluationFailed: the config reads a field that the item's record has not.
+    """
     reader = config["reader_cfg"]
     inputs, output = reader["input_columns"], reader["output_column"]
+    inputs = inputs.split() if isinstance(inputs, str) else inputs
     row = {**item.extra, "question": item.question, "answer": reference}
-    missing = [name for name in (inputs.split() if isinstance(inputs, str) else inputs) if name not in row]
+    if len(inputs) == 1:
+        row.setdefault(inputs[0], item.question)
+    missing = [name for name in inputs if name not in row]
     if missing:
         raise EvaluationFailed(
             f"item {item.item_id} has no field {', '.join(missing)}, which this OpenCompass config reads",
@@ -237,19 +264,23 @@ def _messages(chat: Sequence[dict[str, str]]) -> tuple[Message, ...]:
     return tuple(Message(role=message["role"], content=message["content"]) for message in chat)
 
 
-def _evaluated(config: Any, rows: Sequence[dict[str, Any]], answers: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
-    """What the post-processor finds in each answer, and the result of OpenCompass's evaluation task, with details."""
+def _read(config: Any, rows: Sequence[dict[str, Any]], answers: Sequence[str]) -> tuple[Any, list[Any]]:
+    """OpenCompass's evaluation task, and what its post-processors find in each answer."""
     from mmengine.config import ConfigDict
     from opencompass.tasks import OpenICLEvalTask
 
+    keeps_details = {"runner": {"task": {"dump_details": True}}}
+    given, model = ConfigDict(_given(config, rows)), ConfigDict(abbr="model")
+    task = OpenICLEvalTask(ConfigDict(models=[model], datasets=[[given]], work_dir="", eval=keeps_details))
+    # What its run() does before it reads the predictions from a file.
+    task.model_cfg, task.dataset_cfg, task.eval_cfg = model, given, given["eval_cfg"]
+    task.output_column = given["reader_cfg"]["output_column"]
+    return task, list(task._process_predictions(list(answers)))
+
+
+def _judged(task: Any, rows: Sequence[dict[str, Any]], found: Sequence[Any]) -> dict[str, Any]:
+    """The result of OpenCompass's evaluation task, with details."""
     with tempfile.TemporaryDirectory() as folder:
-        keeps_details = {"runner": {"task": {"dump_details": True}}}
-        given, model = ConfigDict(_given(config, rows)), ConfigDict(abbr="model")
-        task = OpenICLEvalTask(ConfigDict(models=[model], datasets=[[given]], work_dir=folder, eval=keeps_details))
-        # What its run() does before and after reading the predictions from a file.
-        task.model_cfg, task.dataset_cfg, task.eval_cfg = model, given, given["eval_cfg"]
-        task.output_column = given["reader_cfg"]["output_column"]
+        task.work_dir = folder
         references = task._load_and_preprocess_test_data()
-        found = task._process_predictions(list(answers))
-        result = task._evaluate_predictions(found, references, [{"prediction": answer} for answer in answers])
-    return list(found), dict(result)
+        return dict(task._evaluate_predictions(list(found), references, [{} for _ in rows]))
