@@ -18,8 +18,8 @@ from served import wait_until
 
 from harness.checkpoint.tree import tree_hash
 from harness.domain.admin import CloseRun, RegisterRun, RunStatus, StartClock
-from harness.domain.base import canonical_hash, now_utc
-from harness.domain.items import parse_item
+from harness.domain.base import now_utc
+from harness.domain.items import items_hash, parse_item
 from harness.domain.runs import Owner
 from harness.domain.specs import (
     Agent,
@@ -98,7 +98,7 @@ class Case:
         (self.home.eval / "sums").mkdir(exist_ok=True)
         (self.home.eval / "sums" / "test.jsonl").write_text("\n".join(json.dumps(record) for record in records))
         items = [parse_item(record) for record in records]
-        self.eval_hash = canonical_hash(sorted([i.id, i.question, i.answer] for i in items))
+        self.eval_hash = items_hash(items)
         self.inference, self.scorer = FakeInference(ENGINE), FakeScorer()
         self.without_services: set[str] = set()
         self._scenario = 0

@@ -42,6 +42,12 @@ def normal_question(question: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", question).casefold().split())
 
 
+def items_hash(items: Sequence[Item]) -> str:
+    """The hash of all that decides scores on `items`, whatever their order: extra fields too, such as a test."""
+    parts = ([i.id, i.question, i.answer, *([i.extra] if i.extra else [])] for i in sorted(items, key=lambda i: i.id))
+    return canonical_hash(list(parts))
+
+
 def _rank(item_id: str, salt: str) -> str:
     return hashlib.sha256(f"{salt}\0{item_id}".encode()).hexdigest()
 

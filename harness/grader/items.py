@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from harness.domain.base import canonical_hash
-from harness.domain.items import Item, parse_item, select
+from harness.domain.items import Item, items_hash, parse_item, select
 from harness.domain.specs import RunPlan
 from harness.errors import EvaluationFailed
 from harness.home import Home
@@ -22,7 +21,7 @@ def hidden_items(home: Home, plan: RunPlan) -> tuple[Item, ...]:
     """
     path = home.path / plan.data.eval_path / EVAL_FILE
     items = _read(path)
-    if canonical_hash(sorted([item.id, item.question, item.answer] for item in items)) != plan.data.eval_hash:
+    if items_hash(items) != plan.data.eval_hash:
         raise EvaluationFailed(f"{path} is not the data that the run was planned with", "Prepare the benchmark again.")
     return tuple(select(items, plan.limit))
 

@@ -6,12 +6,11 @@ import fnmatch
 import glob
 import hashlib
 import shutil
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.domain.base import canonical_hash
-from harness.domain.items import Item, normal_question
+from harness.domain.items import items_hash, normal_question
 from harness.domain.specs import Benchmark, DataRef
 from harness.errors import PrerequisiteError, UsageError
 from harness.home import PRIVATE_MODE, Home
@@ -29,7 +28,7 @@ from harness.runner.data_sources import (
 from harness.runner.resources import Say, freeze, locked, remove_read_only, staged
 
 # Raised when a benchmark's data would come out in another way than what earlier versions left in the store.
-STORE_VERSION = 1
+STORE_VERSION = 2
 # Shorter questions come up in any text.
 SHORTEST_LEAK = 20
 
@@ -198,14 +197,10 @@ def _verified(benchmark: Benchmark, train: Path, hidden: Path, home: Home) -> Da
     return DataRef(
         train_path=train.relative_to(home.path),
         eval_path=hidden.relative_to(home.path),
-        eval_hash=_hash_of(eval_items),
+        eval_hash=items_hash(eval_items),
         train_items=len(train_items),
         eval_items=len(eval_items),
     )
-
-
-def _hash_of(items: Sequence[Item]) -> str:
-    return canonical_hash(sorted([item.id, item.question, item.answer] for item in items))
 
 
 def verify_data(data: DataRef, home: Home) -> None:
@@ -217,7 +212,7 @@ def verify_data(data: DataRef, home: Home) -> None:
     train, hidden = home.path / data.train_path, home.path / data.eval_path
     try:
         train_items, eval_items = read_items(train / TRAIN_FILE), read_items(hidden / EVAL_FILE)
-        is_same = _hash_of(eval_items) == data.eval_hash and len(train_items) == data.train_items
+        is_same = items_hash(eval_items) == data.eval_hash and len(train_items) == data.train_items
     except (UsageError, OSError):
         is_same = False
     if not is_same:
