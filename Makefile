@@ -4,7 +4,7 @@
 #   YES=1 make demo                            the same without the question before packages are installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv images demo run grader ui test test-unit test-integration test-e2e test-slow test-vllm-cpu bench check format docs clean
+.PHONY: help setup venv images demo run grader ui test test-unit test-integration test-e2e test-slow test-opencompass test-vllm-cpu bench check format docs clean
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
@@ -70,6 +70,10 @@ test-e2e: images ## End-to-end tests
 
 test-slow: images ## What is too heavy for the fixed tier
 	@$(PYTEST) -m slow $(TEST_OPTIONS)
+
+test-opencompass: images ## eval_mode opencompass against OpenCompass itself (builds its image: minutes, 1.1 GB)
+	@$(HARNESS) images opencompass
+	@$(PYTEST) tests/integration/test_opencompass_image.py $(TEST_OPTIONS)
 
 test-vllm-cpu: venv $(VLLM_CPU)/.installed ## The engine contract on vLLM's CPU build (own environment: 3 GB, minutes once)
 	@VLLM_PYTHON="$(CURDIR)/$(VLLM_CPU)/bin/python" $(PYTEST) tests/contract/test_vllm_engine.py $(TEST_OPTIONS)
