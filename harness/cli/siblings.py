@@ -48,18 +48,17 @@ def siblings(
         return
     if of is None:
         raise UsageError("of which base model?", "Name it with --of; it must be prepared (`harness prepare`).")
-    added = add_sibling(home, sibling, of, name, render.say)
-    _show([_row(home, None, added)], as_json=as_json)
+    _show([_row(home, *add_sibling(home, sibling, of, name, render.say))], as_json=as_json)
 
 
-def _row(home: Home, base: KnownModel | None, one: KnownModel) -> dict[str, Any]:
+def _row(home: Home, base: KnownModel, one: KnownModel) -> dict[str, Any]:
     from harness.checkpoint.known_models import KnownModels
 
     path = KnownModels(home.lineage).sibling_path(one.base, one.name)
     return {
         "sibling": one.name,
         "source": one.source,
-        "of": base.source if base else one.base[:12],
+        "of": base.source,
         "tensors": len(one.fingerprint.tensors),
         "size_kb": round(path.stat().st_size / 1000),
         "file": str(path),

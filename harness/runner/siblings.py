@@ -14,8 +14,8 @@ from harness.runner.resources import Say
 MIN_HASH_CHARACTERS = 6
 
 
-def add_sibling(home: Home, source: str, base_name: str, name: str | None, say: Say) -> KnownModel:
-    """The sibling that a model folder, a hub name or a shared file gives, kept for the base model `base_name`.
+def add_sibling(home: Home, source: str, base_name: str, name: str | None, say: Say) -> tuple[KnownModel, KnownModel]:
+    """The base model called `base_name`, and its new sibling from a model folder, a hub name or a shared file.
 
     Raises:
         UsageError: no such base model or sibling, or one of another architecture.
@@ -32,7 +32,7 @@ def add_sibling(home: Home, source: str, base_name: str, name: str | None, say: 
         sibling = sibling.model_copy(update={"name": name})
     sibling.check_against(base.fingerprint)
     known.put_sibling(sibling)
-    return sibling
+    return base, sibling
 
 
 def list_siblings(home: Home) -> list[tuple[KnownModel, KnownModel]]:

@@ -97,20 +97,20 @@ def test_a_fingerprint_is_much_smaller_than_its_model(tmp_path: Path):
 
 
 def test_a_folder_becomes_a_sibling(prepared: Home, instruct: Path):
-    added = add_sibling(prepared, str(instruct), "small", None, quiet)
+    _, added = add_sibling(prepared, str(instruct), "small", None, quiet)
     assert (added.name, added.source) == ("small-instruct", "small-instruct@local")
     assert added.fingerprint.tree_hash == tree_hash(instruct)
     assert [sibling for _, sibling in list_siblings(prepared)] == [added]
 
 
 def test_a_shared_file_becomes_the_same_sibling_elsewhere(prepared: Home, instruct: Path, tmp_path: Path):
-    added = add_sibling(prepared, str(instruct), "small", None, quiet)
+    _, added = add_sibling(prepared, str(instruct), "small", None, quiet)
     (base, _), *_ = list_siblings(prepared)
     file = KnownModels(prepared.lineage).sibling_path(base.fingerprint.tree_hash, added.name)
     elsewhere = Home(tmp_path / "elsewhere")
     elsewhere.create()
     _prepare(elsewhere, tmp_path / "small")
-    assert add_sibling(elsewhere, str(file), "small", None, quiet) == added
+    assert add_sibling(elsewhere, str(file), "small", None, quiet)[1] == added
 
 
 def test_a_base_is_found_by_name_source_and_hash(prepared: Home):
@@ -166,7 +166,7 @@ def test_every_text_makes_a_name(text: str):
 
 def test_a_hub_name_is_fetched_and_not_stored(prepared: Home, instruct: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("harness.runner.siblings.fetch_from_hub", lambda name, say: (instruct, "c0ffee"))
-    added = add_sibling(prepared, "org/small-instruct@main", "small", None, quiet)
+    _, added = add_sibling(prepared, "org/small-instruct@main", "small", None, quiet)
     assert (added.name, added.source) == ("org--small-instruct", "org/small-instruct@c0ffee")
     assert len(list(prepared.models.glob("*/config.json"))) == 1
 
