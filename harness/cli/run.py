@@ -149,6 +149,7 @@ def _print_draft(draft: RunDraft, as_json: bool) -> None:
             "agent": f"{draft.agent.id} ({draft.agent.digest[:12]})",
             "benchmark": f"{draft.benchmark.id} ({draft.benchmark.digest[:12]})",
             "model": draft.model,
+            "eval mode": draft.benchmark.config.eval_mode.value,
             "protocol": draft.request.protocol.value,
             "hidden items": draft.request.limit or "all",
             "device": draft.device,

@@ -133,3 +133,17 @@ def test_startup_is_quick():
     subprocess.run([sys.executable, "-m", "harness", "--help"], capture_output=True, check=True)
     # About 0.2 s alone; the bound leaves room for a busy machine.
     assert time.monotonic() - started < 3
+
+
+@pytest.mark.parametrize(("mode", "says"), [("nonsense", "no eval_mode nonsense"), ("code", "has no program()")])
+def test_an_eval_mode_that_cannot_be_is_a_usage_error(own_settings, capsys, mode, says):
+    for command in (["run", "--agent", "noop"], ["prepare"]):
+        assert guarded([*command, "--task", "arithmetic", "--eval-mode", mode]) == 2
+        assert says in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_a_dry_run_tells_the_eval_mode(own_settings, capsys):
+    options = ["--agent", "noop", "--task", "gsm8k", "--model", "x", "--dry-run"]
+    assert guarded(["run", *options, "--eval-mode", "opencompass"]) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("eval mode")]
+    assert line.split()[-1] == "opencompass"
