@@ -40,12 +40,14 @@ class Zone:
     has_packages: bool = True
     # Built on demand only; a run needs it where its plan says so.
     is_optional: bool = False
+    # Whether it installs a torch of its own.
+    has_torch: bool = False
 
 
 # In build order.
 ZONES = (
     Zone("base", None),
-    Zone("torch", "base"),
+    Zone("torch", "base", has_torch=True),
     Zone("agent", "torch"),
     Zone("grader", "base", has_harness=True),
     Zone("scorer", "base", has_harness=True),
@@ -53,6 +55,15 @@ ZONES = (
     Zone("inference", "torch", has_harness=True),
     Zone("opencompass", "torch", has_harness=True, part="scorer", is_optional=True),
 )
+
+
+# vLLM pins another torch than the layer that agents share.
+GPU_ZONES = {"inference": Zone("inference", "base", has_harness=True, has_torch=True)}
+
+
+def zones_of(device: str) -> tuple[Zone, ...]:
+    """The zones of a target, in build order."""
+    return tuple(GPU_ZONES.get(zone.name, zone) if device == "gpu" else zone for zone in ZONES)
 
 
 @dataclass(frozen=True)
@@ -71,15 +82,18 @@ def zone_files(root: Path, zone: Zone, device: str) -> tuple[ContextFile, ...]:
         PrerequisiteError: `root` is not a checkout of the harness.
     """
     folder = root / "images" / zone.name
-    if not (folder / "Dockerfile").is_file():
-        raise PrerequisiteError(f"no {folder / 'Dockerfile'}", "Run in the checkout, or point HARNESS_ROOT at it.")
-    files = [ContextFile("Dockerfile", (folder / "Dockerfile").read_bytes())]
+    recipe = folder / f"{device}.Dockerfile"
+    if not recipe.is_file():
+        recipe = folder / "Dockerfile"
+    if not recipe.is_file():
+        raise PrerequisiteError(f"no {recipe}", "Run in the checkout, or point HARNESS_ROOT at it.")
+    files = [ContextFile("Dockerfile", recipe.read_bytes())]
     if zone.has_harness:
         part = zone.part or zone.name
         files.extend(_harness_files(root, part))
         if zone.has_packages:
-            own = folder / "requirements.txt"
-            packages = _zone_requirements(root, part) + (own.read_text() if own.is_file() else "")
+            own = [folder / "requirements.txt", folder / f"requirements-{device}.txt"]
+            packages = "".join([_zone_requirements(root, part), *(f.read_text() for f in own if f.is_file())])
             files.append(ContextFile("requirements.txt", packages.encode()))
     elif zone.name == "torch":
         files.append(ContextFile("requirements.txt", (folder / f"requirements-{device}.txt").read_bytes()))

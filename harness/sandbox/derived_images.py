@@ -57,7 +57,7 @@ def ensure_image(client: docker.DockerClient, root: Path, plan: ImagePlan, progr
     if not plan.is_derived or has_image(client, plan.tag):
         return
     job = BuildJob(plan.zone, plan.tag, {"BASE": plan.parent}, {ZONE_LABEL: plan.zone, PARENT_LABEL: plan.parent})
-    build_image(client, job, build_tar(plan.files, wheels_for(root, plan.zone)), progress)
+    build_image(client, job, build_tar(plan.files, wheels_for(root, has_torch=False)), progress)
 
 
 def _derived(zone: str, name: str, parent: str, files: tuple[ContextFile, ...]) -> ImagePlan:

@@ -13,7 +13,7 @@ from docker.errors import APIError, DockerException, ImageNotFound
 from harness.domain.base import Frozen
 from harness.errors import PrerequisiteError, UsageError
 from harness.sandbox.base_image import choose_base_image
-from harness.sandbox.build_context import ZONES, ContextFile, Zone, build_tar, context_digest, zone_files
+from harness.sandbox.build_context import ZONES, ContextFile, Zone, build_tar, context_digest, zone_files, zones_of
 from harness.sandbox.image_build import BuildJob, Progress, build_image
 from harness.sandbox.wheelhouse import fill_wheelhouse, wheels_for
 
@@ -91,7 +91,7 @@ def build_images(client: docker.DockerClient, request: BuildRequest, progress: P
         tags = {name: image.tag for name, image in images.items()}
         missing = missing_images(client, tags)
         wanted = request.zones or tuple(zone.name for zone in ZONES if not zone.is_optional)
-        for zone in _with_parents(wanted):
+        for zone in _with_parents(wanted, request.device):
             if request.is_forced or zone.name in missing:
                 _build_zone(client, request, images[zone.name], tags, progress)
     except (DockerException, requests.RequestException) as error:
@@ -130,9 +130,9 @@ def _ours(client: docker.DockerClient) -> list[dict[str, Any]]:
     return list(client.api.images(filters={"label": ZONE_LABEL}))
 
 
-def _with_parents(names: tuple[str, ...]) -> list[Zone]:
+def _with_parents(names: tuple[str, ...], device: Device) -> list[Zone]:
     """The zones of `names` and those they stand on, in build order."""
-    by_name, wanted = {zone.name: zone for zone in ZONES}, set[str]()
+    by_name, wanted = {zone.name: zone for zone in zones_of(device)}, set[str]()
     for name in names:
         zone = by_name.get(name)
         if zone is None:
@@ -140,7 +140,7 @@ def _with_parents(names: tuple[str, ...]) -> list[Zone]:
         while zone is not None:
             wanted.add(zone.name)
             zone = by_name[zone.parent] if zone.parent else None
-    return [zone for zone in ZONES if zone.name in wanted]
+    return [zone for zone in zones_of(device) if zone.name in wanted]
 
 
 def _build_zone(
@@ -154,12 +154,12 @@ def _build_zone(
     if zone.name == "torch" and (index := fill_wheelhouse(request.root, request.device, progress)):
         arguments["PIP_EXTRA_INDEX_URL"] = index
     job = BuildJob(zone.name, image.tag, arguments, labels)
-    build_image(client, job, build_tar(image.files, wheels_for(request.root, zone.name)), progress)
+    build_image(client, job, build_tar(image.files, wheels_for(request.root, has_torch=zone.has_torch)), progress)
 
 
 def _zone_images(root: Path, device: str, base_image: str) -> dict[str, ZoneImage]:
     images: dict[str, ZoneImage] = {}
-    for zone in ZONES:
+    for zone in zones_of(device):
         files = zone_files(root, zone, device)
         parent = images[zone.parent].tag if zone.parent else f"base={base_image or 'auto'}"
         images[zone.name] = ZoneImage(zone, f"harness-{zone.name}:{context_digest(files, parent)}", files)

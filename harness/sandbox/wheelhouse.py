@@ -23,10 +23,10 @@ def torch_pin(root: Path, device: str) -> str:
     return pin.group(1) if pin else ""
 
 
-def wheels_for(root: Path, zone: str) -> list[Path]:
-    """The wheels that go into a zone's build context: torch is large and goes to its own zone alone."""
+def wheels_for(root: Path, *, has_torch: bool) -> list[Path]:
+    """The wheels that go into a zone's build context: torch is large and goes only where it is installed."""
     wheels = sorted((root / "wheelhouse").glob("*.whl"))
-    return wheels if zone == "torch" else [path for path in wheels if not path.name.startswith("torch-")]
+    return wheels if has_torch else [path for path in wheels if not path.name.startswith("torch-")]
 
 
 def has_torch_wheel(root: Path, device: str) -> bool:

@@ -13,7 +13,15 @@ import pytest
 from harness.domain.specs import OPENCOMPASS_VERSION
 from harness.errors import PrerequisiteError
 from harness.sandbox import build_context, wheelhouse
-from harness.sandbox.build_context import ZONES, ContextFile, build_tar, context_digest, folder_files, zone_files
+from harness.sandbox.build_context import (
+    ZONES,
+    ContextFile,
+    build_tar,
+    context_digest,
+    folder_files,
+    zone_files,
+    zones_of,
+)
 from harness.sandbox.derived_images import agent_image, scorer_image
 from harness.sandbox.images import detect_device, expected_tags
 
@@ -117,6 +125,22 @@ def test_device_moves_the_torch_layer_alone() -> None:
     assert {zone for zone in cpu if cpu[zone] != gpu[zone]} == {"torch", "agent", "inference"}
 
 
+def test_on_a_gpu_the_inference_image_has_vllm_and_its_own_torch(checkout: Path) -> None:
+    inference = next(zone for zone in zones_of("gpu") if zone.name == "inference")
+    files = {file.name: file.content.decode() for file in zone_files(checkout, inference, "gpu")}
+    assert "\nvllm==" in files["requirements.txt"]
+    assert "torch-layer" not in files["Dockerfile"]
+    moved = changed(checkout, lambda: append(checkout / "images/torch/Dockerfile"), "gpu")
+    assert moved == {"torch", "agent"}
+    moved = changed(checkout, lambda: append(checkout / "images/inference/requirements-gpu.txt"), "gpu")
+    assert moved == {"inference"}
+
+
+@pytest.mark.parametrize("name", ["gpu.Dockerfile", "requirements-gpu.txt"])
+def test_what_is_for_gpus_does_not_move_a_cpu_image(checkout: Path, name: str) -> None:
+    assert changed(checkout, lambda: append(checkout / "images/inference" / name)) == set()
+
+
 def test_wheels_caches_and_links_do_not_matter(checkout: Path) -> None:
     def litter() -> None:
         (checkout / "wheelhouse" / "torch-1.0-py3-none-any.whl").write_bytes(b"wheel")
@@ -203,8 +227,8 @@ def test_torch_wheels_go_to_the_torch_zone_alone(checkout: Path) -> None:
     other = checkout / "wheelhouse" / "trl-1-py3-none-any.whl"
     for path in (torch, other):
         path.write_bytes(b"wheel")
-    assert wheelhouse.wheels_for(checkout, "torch") == [torch, other]
-    assert wheelhouse.wheels_for(checkout, "agent") == [other]
+    assert wheelhouse.wheels_for(checkout, has_torch=True) == [torch, other]
+    assert wheelhouse.wheels_for(checkout, has_torch=False) == [other]
     assert wheelhouse.has_torch_wheel(checkout, "cpu")
     assert wheelhouse.fill_wheelhouse(checkout, "cpu", lambda _event: None) == ""
 

@@ -1,0 +1,34 @@
+# As the Dockerfile beside it, for hosts with NVIDIA GPUs: vLLM with a torch of its own. Built where HARNESS_DEVICE is gpu.
+ARG BASE=harness-base
+FROM ${BASE} AS build
+
+COPY ca/ /usr/local/share/ca-certificates/
+COPY wheelhouse/ /wheelhouse/
+COPY requirements.txt /tmp/requirements.txt
+RUN update-ca-certificates > /dev/null 2>&1 \
+    && export PIP_CERT=/etc/ssl/certs/ca-certificates.crt PIP_FIND_LINKS=/wheelhouse \
+        PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_PROGRESS_BAR=off PIP_DEFAULT_TIMEOUT=60 \
+    && python3 -m venv /opt/venv \
+    && /opt/venv/bin/pip install -r /tmp/requirements.txt
+LABEL harness.stage=build
+
+FROM ${BASE}
+# Triton compiles the launcher of each kernel in C, at its first use.
+RUN set -eu; \
+    header="$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h"; \
+    if ! command -v cc > /dev/null || [ ! -e "$header" ]; then \
+        apt-get update; \
+        DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends gcc libc6-dev \
+            $([ -e "$header" ] || echo python3-dev); \
+        rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin; \
+    fi
+COPY --from=build /opt/venv /opt/venv
+COPY harness/ /opt/harness/harness/
+ENV PATH=/opt/venv/bin:$PATH \
+    PYTHONPATH=/opt/harness \
+    HF_HUB_OFFLINE=1 \
+    TRANSFORMERS_OFFLINE=1 \
+    TOKENIZERS_PARALLELISM=false
+RUN python -m compileall -q /opt/harness
+USER 65532:65532
+CMD ["python", "-m", "harness.inference"]
