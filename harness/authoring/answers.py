@@ -18,6 +18,8 @@ HOSTILE = {
     "nested boxes": "\\boxed{" * 20_000,
     "spaces before a letter": " " * 100_000 + "x",
     "words without an end": "a " * 60_000 + "!",
+    "a run of letters and a sign": "a" * 50_000 + "!",
+    "a run of digits and a letter": "1" * 50_000 + "x",
     "marks": "#### " * 30_000,
     "empty lines": "\n" * 200_000,
     "quotes": "\"'`" * 30_000,

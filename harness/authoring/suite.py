@@ -82,7 +82,7 @@ def check_folder(benchmark: Benchmark, data_dir: Path | None, workshop: Workshop
 def _results(benchmark: Benchmark, data_dir: Path | None, workshop: Workshop) -> Iterator[CheckResult]:
     yield CheckResult(name="config", outcome=Outcome.PASSED, what=f"version {benchmark.config.version}")
     for name, look in FOLDER_CHECKS.items():
-        yield _tried(name, partial(look, benchmark))
+        yield tried(name, partial(look, benchmark))
     with scratch_folder(workshop.scratch) as scratch:
         fetch, stores = workshop.fetch(benchmark), dict[str, Prepared]()
 
@@ -94,13 +94,13 @@ def _results(benchmark: Benchmark, data_dir: Path | None, workshop: Workshop) ->
             prepare("second")
             return data_checks.again(stores["first"], stores["second"])
 
-        yield _tried("data", partial(prepare, "first"))
+        yield tried("data", partial(prepare, "first"))
         if "first" not in stores:
-            yield from _not_tried((*DATA_CHECKS, "again", *SCORING_CHECKS), "there is no data")
+            yield from _nottried((*DATA_CHECKS, "again", *SCORING_CHECKS), "there is no data")
             return
         for name, weigh in DATA_CHECKS.items():
-            yield _tried(name, partial(weigh, benchmark, stores["first"]))
-        yield _tried("again", again)
+            yield tried(name, partial(weigh, benchmark, stores["first"]))
+        yield tried("again", again)
         yield from _scored(benchmark, stores["first"], workshop)
 
 
@@ -110,15 +110,16 @@ def _scored(benchmark: Benchmark, data: Prepared, workshop: Workshop) -> Iterato
     if not (benchmark.path / "eval.py").is_file():
         why_not = why_not or "there is no eval.py"
     if why_not:
-        yield from _not_tried(tuple(SCORING_CHECKS), why_not)
+        yield from _nottried(tuple(SCORING_CHECKS), why_not)
         return
     with workshop.scorer(benchmark) as scorer:
         subject = Subject(benchmark, data.hidden, scorer)
         for name, judge in SCORING_CHECKS.items():
-            yield _tried(name, partial(judge, subject))
+            yield tried(name, partial(judge, subject))
 
 
-def _tried(name: str, check: Callable[[], str | Skipped]) -> CheckResult:
+def tried(name: str, check: Callable[[], str | Skipped]) -> CheckResult:
+    """How one check ended; what the folder is not to blame for is raised."""
     try:
         said = check()
     except BLAMED as error:
@@ -128,6 +129,6 @@ def _tried(name: str, check: Callable[[], str | Skipped]) -> CheckResult:
     return CheckResult(name=name, outcome=Outcome.PASSED, what=said)
 
 
-def _not_tried(names: tuple[str, ...], why: str) -> Iterator[CheckResult]:
+def _nottried(names: tuple[str, ...], why: str) -> Iterator[CheckResult]:
     for name in names:
         yield CheckResult(name=name, outcome=Outcome.SKIPPED, what=why)
