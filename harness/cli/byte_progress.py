@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 
     from harness.runner.progress import Progress
 
+# Together with amount, speed and time left, a line of 80 characters.
+MAX_WHAT, BAR_WIDTH = 30, 10
+
 
 class ByteBar:
     """One bar, begun anew with each thing that is being done."""
@@ -25,19 +28,27 @@ class ByteBar:
         if self._bars is None or self._task is None or progress.message != self._what:
             self._what = progress.message
             self._bars = _bars()
-            self._task = self._bars.add_task(progress.message, total=progress.total_bytes)
+            self._task = self._bars.add_task(_short(progress.message), total=progress.total_bytes)
         self._bars.update(self._task, completed=progress.done_bytes)
         return self._bars.get_renderable()
 
 
+def _short(what: str) -> str:
+    return what if len(what) <= MAX_WHAT else f"{what[: MAX_WHAT - 1]}…"
+
+
 def _bars() -> Bars:
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+    from rich.table import Column
+
+    def one_line() -> Column:
+        return Column(no_wrap=True)
 
     return Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=24),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
+        TextColumn("{task.description}", markup=False, table_column=one_line()),
+        BarColumn(bar_width=BAR_WIDTH, table_column=one_line()),
+        DownloadColumn(table_column=one_line()),
+        TransferSpeedColumn(table_column=one_line()),
+        TimeRemainingColumn(table_column=one_line()),
         auto_refresh=False,
     )

@@ -68,10 +68,14 @@ class _Live:
         self._bar = ByteBar()
 
     def __call__(self, progress: Progress) -> None:
+        from rich.text import Text
+
         if progress.total_bytes:
             self._status.update(self._bar.drawn(progress))
         elif progress.message:
             render.say(f"{clock(progress.elapsed_s)} {progress.phase.value}: {progress.message}")
+            # What was shown before may be done.
+            self._status.update(Text(render.without_escapes(progress.message)))
         else:
             self._status.update(f"{progress.run_id}  {line_of(progress)}")
 

@@ -89,7 +89,7 @@ def _verify(folder: Path, files: list[HubFile], meter: Meter) -> None:
         PrerequisiteError: a file has other bytes than the hub says; it is removed, so that it is fetched again.
     """
     hashed = [file for file in files if file.sha256]
-    with meter("comparing with the hub's hashes", sum(file.size_bytes for file in hashed)) as count:
+    with meter("comparing with the hub", sum(file.size_bytes for file in hashed)) as count:
         for file in hashed:
             path = (folder / file.name).resolve()
             digest = hashlib.sha256()

@@ -74,7 +74,7 @@ def _from_folder(source: Path, repo_id: str, revision: str, home: Home, telling:
         with staged(target) as stage:
             with telling.meter(f"copying {repo_id}", size) as count:
                 copy_folder(source, stage, count)
-            with telling.meter(f"comparing the copy of {repo_id}", _weight_bytes(stage)) as count:
+            with telling.meter(f"comparing {repo_id}", _weight_bytes(stage)) as count:
                 is_same = tree_hash(stage, count) == digest
             if not is_same:
                 raise PrerequisiteError(f"{source} changed while it was copied", "Run the command again.")

@@ -163,6 +163,14 @@ def test_a_terminal_is_shown_a_bar_with_amounts() -> None:
     assert "0.0/2.0 MB" in other
 
 
+def test_a_bar_is_one_line_of_a_narrow_terminal_whatever_the_name() -> None:
+    text = StringIO()
+    Console(file=text, force_terminal=True, width=78).print(ByteBar().drawn(moved("hashing " + "long" * 40, 1_000_000)))
+    (line,) = text.getvalue().splitlines()
+    assert "MB/s" in line or "?" in line
+    assert "1.0/2.0 MB" in line
+
+
 def test_a_pipe_is_shown_nothing_of_it(capsys) -> None:
     with showing_run() as sink:
         sink(moved("hashing mine", 5))
