@@ -4,7 +4,7 @@
 #   YES=1 make demo                            the same without the question before packages are installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv images demo run grader ui test test-unit test-integration test-e2e test-slow test-opencompass test-vllm-cpu bench check format docs clean
+.PHONY: help setup venv images demo run grader ui test test-unit test-integration test-e2e test-slow test-opencompass test-vllm-cpu bench fuzz check format docs clean
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3

@@ -89,7 +89,7 @@ def _about_base(number: int, submission: Fingerprint, base: Fingerprint, sibling
     changed = [change for change in all_changes if change.is_changed]
     names = [sibling.name for sibling in siblings]
     against = (
-        f"compared with {len(names)} known siblings ({_listed(names)})"
+        f"compared with {len(names)} known sibling{'s' if len(names) > 1 else ''} ({_listed(names)})"
         if names
         else "not examined against siblings: none is known of this base model"
     )
