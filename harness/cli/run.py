@@ -152,7 +152,7 @@ def _print_draft(draft: RunDraft, as_json: bool) -> None:
             "eval mode": draft.benchmark.config.eval_mode.value,
             "protocol": draft.request.protocol.value,
             "hidden items": draft.request.limit or "all",
-            "device": draft.device,
+            "device": draft.hardware.device,
             **{name.replace("_", " "): value for name, value in limits.items()},
             **{f"image {zone}": tag for zone, tag in draft.images.items()},
         }

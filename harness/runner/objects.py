@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from importlib import import_module
 
 from harness.domain.admin import ResourceSampleIn
-from harness.domain.runs import EndedBy
+from harness.domain.runs import EndedBy, Owner
 from harness.domain.specs import RunPlan
 from harness.errors import InfrastructureError
 from harness.home import Home, RunFolder
@@ -33,7 +33,7 @@ from harness.sandbox.containers import (
 )
 from harness.sandbox.disk import Quota, QuotaMode
 from harness.sandbox.engine import DockerClient, EngineInfo
-from harness.sandbox.hardening import agent_user
+from harness.sandbox.hardening import Isolation, agent_user
 from harness.sandbox.log_stream import LogStream
 from harness.sandbox.networks import (
     GRADER_ALIAS,
@@ -46,6 +46,7 @@ from harness.sandbox.networks import (
 from harness.sandbox.owner import current_owner
 from harness.sandbox.resources import ResourceMeter
 from harness.sandbox.services import (
+    Service,
     executor_service,
     inference_memory_mb,
     inference_service,
@@ -237,13 +238,19 @@ class RunObjects:
         plan, home, owner = self._plan, self._home, current_owner()
         run_id, images, benchmark = plan.run_id, plan.images, plan.benchmark.path
         services = [
-            inference_service(home, run_id, owner, plan.engine, inference_memory_mb(plan.model.size_bytes)),
+            self._inference_service(owner),
             scorer_service(home, run_id, owner, images["scorer"], benchmark, has_executor=self._has_executor),
         ]
         if self._has_executor:
             # First: the scorer's container gets the folder of its socket.
             services.insert(0, executor_service(home, run_id, owner, images["executor"]))
         start_services(self._client, home, services, SERVICES_TIMEOUT_S)
+
+    def _inference_service(self, owner: Owner) -> Service:
+        plan = self._plan
+        memory_mb = inference_memory_mb(plan.model.size_bytes, has_gpus=bool(plan.gpus))
+        isolation = Isolation(gpus=plan.gpus, has_cdi_only=self._where.engine.has_cdi_only)
+        return inference_service(self._home, plan.run_id, owner, plan.engine, memory_mb, isolation=isolation)
 
     def stop_services(self) -> None:
         """Ends the run's services; they may be gone."""
@@ -326,6 +333,6 @@ class RunObjects:
             env_vars=plan.agent.config.env_vars,
             cores=engine.cores,
             gpus=plan.gpus,
-            has_cdi_only=engine.has_cdi and "nvidia" not in engine.runtimes,
+            has_cdi_only=engine.has_cdi_only,
             runtime=self._where.runtime,
         )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import platform
 import secrets
 from datetime import datetime
 from functools import cache
@@ -11,13 +9,15 @@ from pathlib import Path
 
 from harness import catalog
 from harness.domain.base import Frozen, now_utc
-from harness.domain.specs import Agent, AgentConfig, Benchmark, DataRef, EngineSpec, EvalMode, Limits, ModelRef, RunPlan
+from harness.domain.specs import Agent, AgentConfig, Benchmark, DataRef, EvalMode, Limits, ModelRef, RunPlan
 from harness.errors import UsageError
 from harness.runner.data import check_data_dir
+from harness.runner.engines import Hardware, engine_spec, hardware_of
 from harness.runner.eval_modes import with_eval_mode
 from harness.runner.request import RunRequest
 from harness.sandbox.build_context import ZONES
 from harness.sandbox.derived_images import agent_image, scorer_image
+from harness.sandbox.gpus import chosen, list_gpus
 from harness.sandbox.images import detect_device, expected_tags
 from harness.settings import Settings
 
@@ -27,9 +27,6 @@ NO_AGENT = Agent(id="none", path=Path(), digest="", config=AgentConfig(name="non
 GRADE_NAME = "grade"
 # The image that is a run's scorer in eval_mode opencompass.
 OPENCOMPASS_ZONE = "opencompass"
-# Below this size the Python overhead per step dominates: a few wide batches (docs/performance.md).
-TINY_MODEL_BYTES = 100 * 2**20
-TINY_BATCH, ORDINARY_BATCH = 128, 32
 
 
 class RunDraft(Frozen):
@@ -43,7 +40,7 @@ class RunDraft(Frozen):
     model: str
     limits: Limits
     images: dict[str, str]
-    device: str
+    hardware: Hardware
 
 
 def new_run_id(agent_id: str, created_at: datetime) -> str:
@@ -83,7 +80,7 @@ def draft(request: RunRequest, settings: Settings) -> RunDraft:
         model=model,
         limits=_limits(request, benchmark),
         images=_images(settings, agent, benchmark),
-        device=_device(request),
+        hardware=hardware_of(request.gpus, chosen(list_gpus(), request.gpus) if request.gpus else ()),
     )
 
 
@@ -107,18 +104,9 @@ def complete(draft: RunDraft, model: ModelRef, data: DataRef) -> RunPlan:
         gpus=draft.request.gpus,
         port=draft.request.port,
         images=draft.images,
-        engine=_engine(draft, model),
+        engine=engine_spec(draft.images["inference"], draft.hardware, model.size_bytes),
         grading=draft.request.grading,
     )
-
-
-def _engine(draft: RunDraft, model: ModelRef) -> EngineSpec:
-    """How this host scores: a tiny model in float32 on one thread, others in bfloat16 on half of the cores."""
-    common = {"image": draft.images["inference"], "device": draft.device}
-    if model.size_bytes < TINY_MODEL_BYTES:
-        return EngineSpec(**common, dtype="float32", batch_size=TINY_BATCH, threads=1)
-    threads = max(1, len(os.sched_getaffinity(0)) // 2)
-    return EngineSpec(**common, dtype="bfloat16", batch_size=ORDINARY_BATCH, threads=threads)
 
 
 def _limits(request: RunRequest, benchmark: Benchmark) -> Limits:
@@ -148,17 +136,3 @@ def _images(settings: Settings, agent: Agent, benchmark: Benchmark) -> dict[str,
         **agents,
         "scorer": tags[OPENCOMPASS_ZONE] if benchmark.config.eval_mode is EvalMode.OPENCOMPASS else scorer,
     }
-
-
-def _device(request: RunRequest) -> str:
-    """The hardware class scores are made on: float results differ between processors."""
-    return f"gpu:{len(request.gpus)}" if request.gpus else f"cpu:{_processor()}"
-
-
-def _processor() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        for line in cpuinfo.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.machine()

@@ -49,6 +49,11 @@ class EngineInfo(Frozen):
     cores: int
     memory_mb: int
 
+    @property
+    def has_cdi_only(self) -> bool:
+        """Whether GPUs can be given to a container by their CDI names alone."""
+        return self.has_cdi and "nvidia" not in self.runtimes
+
 
 def connect(timeout_s: float = API_TIMEOUT_S) -> DockerClient:
     """A client whose every call ends within `timeout_s` (streams excepted).

@@ -15,6 +15,7 @@ from docker.types import Mount
 from pydantic import Field
 
 from harness.domain.base import Frozen
+from harness.domain.engines import engine_environment
 from harness.domain.runs import Owner
 from harness.domain.specs import EngineSpec
 from harness.errors import ServiceUnavailable
@@ -35,6 +36,9 @@ _READY_POLL_S = 0.1
 # What torch and transformers take before the first weight is loaded.
 _INFERENCE_BASE_MB = 3_000
 _INFERENCE_MINIMUM_MB = 4_000
+# CUDA's libraries, pinned buffers, what Triton compiles, in as many processes as a model is divided among.
+_GPU_INFERENCE_MB = 24_000
+_GPU_SHM_MB, _GPU_TMP_MB, _GPU_PIDS = 4_000, 4_000, 4_096
 _SCORER_MB = 2_000
 # Candidates share it; where it runs out the kernel ends the largest of them.
 _EXECUTOR_MB = 2_000
@@ -68,14 +72,21 @@ class StartedService(Frozen):
     socket: Path
 
 
-def inference_memory_mb(model_bytes: int) -> int:
-    """Memory for a model of this size on disk: 2 bytes a weight there, 4 in use, and two of them at a change."""
+def inference_memory_mb(model_bytes: int, *, has_gpus: bool = False) -> int:
+    """Memory for a model of this size on disk: 2 bytes a weight there, 4 in use, and two of them at a change.
+
+    On a GPU host a weight is read once, and what counts is CUDA's, vLLM's and its workers' own.
+    """
+    if has_gpus:
+        return _GPU_INFERENCE_MB + 2 * model_bytes // 1_000_000
     return max(_INFERENCE_MINIMUM_MB, _INFERENCE_BASE_MB + 4 * model_bytes // 1_000_000)
 
 
-def inference_service(home: Home, run_id: str, owner: Owner, spec: EngineSpec, memory_mb: int) -> Service:
-    """The inference container: models and snapshots read-only, no network, no answers."""
-    threads = str(spec.threads)
+def inference_service(
+    home: Home, run_id: str, owner: Owner, spec: EngineSpec, memory_mb: int, *, isolation: Isolation = Isolation()
+) -> Service:
+    """The inference container: models and snapshots read-only, `isolation`'s GPUs, no network, no answers."""
+    has_gpus = bool(isolation.gpus)
     return Service(
         run_id=run_id,
         owner=owner,
@@ -84,8 +95,12 @@ def inference_service(home: Home, run_id: str, owner: Owner, spec: EngineSpec, m
         command=("python", "-m", "harness.inference", "--spec", spec.model_dump_json()),
         socket_dir=home.inference_dir(run_id),
         mounts=((home.models, "/models"), (home.snapshots, "/snapshots")),
-        resources=Resources(memory_mb=memory_mb, pids=512, shm_mb=256),
-        environment={"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "HF_HUB_OFFLINE": "1"},
+        resources=Resources(
+            memory_mb=memory_mb, pids=_GPU_PIDS if has_gpus else 512, shm_mb=_GPU_SHM_MB if has_gpus else 256
+        ),
+        environment=engine_environment(spec),
+        isolation=isolation,
+        tmp_mb=_GPU_TMP_MB if has_gpus else 512,
     )
 
 
