@@ -155,9 +155,12 @@ def _asked(plan: RunPlan, items: Sequence[Item], scorer: Scorer) -> _Asked:
 
 def _generate(subject: Subject, asked: _Asked, inference: Inference) -> tuple[Completion, ...]:
     """`samples` completions for each prompt, next to each other."""
-    n_samples = subject.plan.benchmark.config.samples
+    config = subject.plan.benchmark.config
+    n_samples = config.samples
     prompts = tuple(prompt for prompt in asked.prompts for _ in range(n_samples))
-    request = GenerateRequest(prompts=prompts, sampling=asked.sampling, limit_s=subject.limit_s)
+    # The limit is for answers as long as the benchmark's own; an evaluator may ask for longer ones.
+    limit_s = subject.limit_s * max(1.0, asked.sampling.max_tokens / config.max_tokens)
+    request = GenerateRequest(prompts=prompts, sampling=asked.sampling, limit_s=limit_s)
     completions = inference.generate(request).completions
     if len(completions) != len(prompts):
         raise EvaluationFailed(f"the inference service gave {len(completions)} answers to {len(prompts)} prompts")
