@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import time
 from pathlib import Path
 from types import ModuleType
 
@@ -107,3 +108,81 @@ def test_arithmetic_wants_the_whole_answer_to_be_the_number(answer: str, score: 
 def test_arithmetic_tells_what_is_no_number() -> None:
     assert ARITHMETIC.extract("12") == "12"
     assert ARITHMETIC.extract("12 or 13") is None
+
+
+HUMANEVAL = load("humaneval")
+QUESTION = (
+    'from typing import List\n\n\ndef first(xs: List[int]) -> int:\n    """ The first.\n    >>> first([1])\n    """\n'
+)
+BODY = "    if not xs:\n        return 0\n    return xs[0]\n"
+WHOLE = f"def first(xs):\n{BODY}"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        BODY,
+        BODY.lstrip(),
+        BODY.rstrip(),
+        "if not xs:\n    return 0\nreturn xs[0]",
+        f"\n\n{BODY}\n\ndef main():\n    print(first([]))\n",
+        f"{BODY}\nThis returns the first one.",
+        f"Here is the code:\n\n{BODY}",
+        WHOLE,
+        f"{QUESTION}{BODY}",
+        f"import math\nfrom typing import *\n\n\ndef helper(xs):\n    return xs[0]\n\n\n{WHOLE}\nI hope it helps.",
+        f"{WHOLE}\nassert first([1]) == 1",
+        f"Sure!\n\n```python\n{WHOLE}```\nIt handles the empty list.",
+        f"```\n{WHOLE}\n```",
+        f"```py\n{WHOLE}",
+        f"```python\n{BODY}```",
+        f"```python\n{BODY.lstrip()}```",
+        "```python\nif not xs:\n    return 0\nreturn xs[0]\n```",
+        f"Usage:\n```python\nfirst([1])\n```\nCode:\n```python\n{WHOLE}```",
+        f"  ```python\n{WHOLE}  ```",
+        f"{WHOLE}\n\nTOTAL = 3\n\ndef other():\n    return first([])",
+        "xs = xs or [0]\n    return xs[0]",
+        "xs: list = xs or [0]\nreturn xs[0]",
+        "return xs[0] if xs else 0",
+        "@cache\ndef helper():\n    return 0\n\ndef first(xs):\n    return xs[0] if xs else 0".replace("@cache\n", ""),
+    ],
+)
+def test_humaneval_reads_programs_in_whatever_form(answer: str) -> None:
+    source = HUMANEVAL.program(QUESTION, answer, entry_point="first", test="")
+    namespace: dict[str, object] = {}
+    exec(compile(source, "answer", "exec"), namespace)
+    assert [namespace["first"](xs) for xs in ([7, 8], [])] == [7, 0]  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    "answer", ["", "\n", " \t", "I do not know.", "####", "-", "```python\n```", "# TODO", "?" * 200]
+)
+def test_humaneval_finds_no_program_where_there_is_none(answer: str) -> None:
+    assert HUMANEVAL.extract(answer, entry_point="first") is None
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "a" + " " * 8_000 + "!",
+        "a: " + "b " * 4_000,
+        "```\n" * 2_000,
+        "```" * 3_000,
+        "def first(" + "(" * 8_000,
+        " " * 8_000 + "x",
+        "\n" * 8_000 + "x",
+        ("x = 1\n" + " " * 7) * 1_000,
+    ],
+)
+def test_humaneval_reads_long_answers_at_once(answer: str) -> None:
+    start = time.thread_time()
+    HUMANEVAL.program(QUESTION, answer, entry_point="first", test="")
+    assert time.thread_time() - start < 0.5
+
+
+def test_humaneval_prompt_may_be_repeated_or_not_and_helpers_stay() -> None:
+    question = "def helper(x):\n    return x + 1\n\n\ndef second(x):\n    ''' Two more. '''\n"
+    source = HUMANEVAL.program(question, "    return helper(helper(x))", entry_point="second", test="")
+    namespace: dict[str, object] = {}
+    exec(source, namespace)
+    assert namespace["second"](1) == 3  # type: ignore[operator]
