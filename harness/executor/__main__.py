@@ -12,7 +12,7 @@ from harness.executor.frames import BadFrame
 from harness.executor.service import Session, session_on
 from harness.executor.system_calls import Filter
 
-# Docker starts a container again whose main process failed (restart policy `on-failure`): see decision 0016.
+# Docker starts a container again whose main process failed (restart policy `on-failure`): see decision 0021.
 EXIT_SESSION_OVER = 75
 
 

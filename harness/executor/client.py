@@ -20,7 +20,7 @@ from harness.errors import EvaluationFailed
 from harness.executor.frames import MAX_REPLY_BYTES, MAX_REQUEST_BYTES, VERSION, BadFrame, Frame, FrameBuffer, Kind
 from harness.executor.literals import NotLiteral, decode, dumps
 
-# The executor starts anew after each session: a second or so, more where sessions are short (decision 0016).
+# The executor starts anew after each session: a second or so, more where sessions are short (decision 0021).
 PATIENCE_S = 90.0
 RETRY_S = 0.1
 HELLO_TIMEOUT_S = 10.0
