@@ -20,7 +20,6 @@ from harness.scorer.client import ScorerClient
 from harness.scorer.wire import AskedItem, PromptsReply, PromptsRequest, ScoreItem, ScoreReply, ScoreRequest
 
 CONFIG = "gsm8k_gen_1d7fe4"
-RUN_ID = "20260101T000000_opencompass_0000"
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
@@ -55,10 +54,11 @@ def serving(image: str, benchmark: str, folder: Path, *, has_executor: bool) -> 
     from harness.sandbox.services import executor_service, scorer_service, start_services
 
     home, owner, path = Home(folder / "home"), current_owner(), ROOT / "benchmarks" / benchmark
+    run_id = f"20260101T000000_opencompass-{benchmark}_0000"
     home.create()
-    services = [scorer_service(home, RUN_ID, owner, image, path, has_executor=has_executor)]
+    services = [scorer_service(home, run_id, owner, image, path, has_executor=has_executor)]
     if has_executor:
-        services.insert(0, executor_service(home, RUN_ID, owner, built_image("executor")))
+        services.insert(0, executor_service(home, run_id, owner, built_image("executor")))
     engine = connect()
     try:
         started = start_services(engine, home, services, timeout_s=120)
@@ -92,6 +92,20 @@ def scored(client: ScorerClient, rows: list[dict[str, str]], dataset: str | None
         for row in rows
     )
     return client.score(ScoreRequest(eval_mode=EvalMode.OPENCOMPASS, opencompass_dataset=dataset, items=items))
+
+
+def test_the_image_is_a_scorer_like_the_others(image: str) -> None:
+    import docker
+
+    client = docker.from_env(timeout=600)
+    script = (
+        "id -u; ls -d /wheelhouse; ls /usr/local/share/ca-certificates; env | grep -i pip_; /opt/venv/bin/pip check"
+    )
+    try:
+        output = client.containers.run(image, ["sh", "-c", script], network_mode="none", remove=True)
+    finally:
+        client.close()
+    assert output.decode().splitlines() == ["65532", "No broken requirements found."]
 
 
 def test_a_chat_model_is_asked_what_opencompass_would_ask_it(client: ScorerClient, report: dict[str, Any]) -> None:
