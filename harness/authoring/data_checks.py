@@ -63,6 +63,10 @@ def division(benchmark: Benchmark, data: Prepared) -> str:
         )
     if len(hidden) < FEWEST_HIDDEN:
         raise UsageError(f"{len(hidden)} hidden items tell nothing", f"Have at least {FEWEST_HIDDEN}, better hundreds.")
+    promised = benchmark.config.hidden_items
+    # With patterns in data_files, how many there are depends on the files that were given.
+    if promised not in (None, len(hidden)) and not any("*" in name for name in benchmark.config.data_files):
+        raise UsageError(f"config.yaml tells {promised} hidden items, there are {len(hidden)}", "Correct hidden_items.")
     how = ", divided by hash of the question" if data.ref.is_divided else ""
     return f"{len(train)} train and {len(hidden)} hidden items without overlap{how}"
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 # Nothing of the agent matters here; this one is always there.
 ANY_AGENT = "noop"
+DIVIDED = ", taken out of the train data by a hash of each question"
 
 
 def prepare(
@@ -56,7 +57,7 @@ def _show(done: Preparation, home: Home) -> None:
             "in": str(home.path / model.path),
             "tree hash": model.tree_hash,
             "train items": f"{data.train_items:,} ({_size(done.train_bytes)}), {_state(done.is_data_new)}",
-            "hidden items": f"{data.eval_items:,} ({_size(done.eval_bytes)})",
+            "hidden items": f"{data.eval_items:,} ({_size(done.eval_bytes)}){DIVIDED if data.is_divided else ''}",
             "took": f"{done.seconds:.1f} s",
         }
     )

@@ -75,6 +75,7 @@ EXAMPLE = 'few_shot: [{question: "What is the  double of 1?", answer: "2"}]\n'
             {"data.py": "import time\n" + DATA.replace("str(2 * n)", "str(time.time_ns())")},
             "another file the second time",
         ),
+        ({"config.yaml": UNSCORED + "hidden_items: 7\n"}, "tells 7 hidden items, there are 20"),
         ({"config.yaml": UNSCORED + EXAMPLE}, "is a hidden item"),
         ({"config.yaml": UNSCORED + "cluster_by: topic\n"}, "has no 'topic'"),
     ],

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from drafts import CONFIG, DESCRIPTION, EVAL, GOOD
 
 from harness import catalog
-from harness.authoring.suite import FOLDER_CHECKS
+from harness.authoring.suite import DATA_CHECKS, FOLDER_CHECKS, SCORING_CHECKS
 from harness.authoring.template_folder import free_folder, write_template
 from harness.errors import PrerequisiteError, UsageError
 from harness.settings import Settings
@@ -87,3 +88,9 @@ def test_a_name_must_be_one(tmp_path: Path, name: str) -> None:
 def test_without_a_checkout_there_is_no_template(tmp_path: Path) -> None:
     with pytest.raises(PrerequisiteError, match="HARNESS_ROOT"):
         write_template(tmp_path, tmp_path / "x")
+
+
+def test_every_check_is_described() -> None:
+    rows = re.findall(r"^\| ((?:`\w+` ?)+)\|", (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8"), re.M)
+    described = {name for row in rows for name in re.findall(r"\w+", row)}
+    assert described == {"config", "data", "again", *FOLDER_CHECKS, *DATA_CHECKS, *SCORING_CHECKS}
