@@ -47,6 +47,7 @@ class FakeInference:
     spec: EngineSpec
     is_up: bool = True
     loads: list[str] = field(default_factory=list)
+    load_limits: list[float] = field(default_factory=list)
     generated: int = 0
     sleeps: int = 0
     requests: list[GenerateRequest] = field(default_factory=list)
@@ -67,6 +68,7 @@ class FakeInference:
         self._require_up()
         self.on_load(request.path)
         self.loads.append(request.path)
+        self.load_limits.append(request.limit_s)
         self._skill = skill_of(Path(request.path))
         return LoadReply(load_seconds=0.01, is_reused=False)
 

@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from harness.domain.base import Frozen, canonical_hash
 from harness.domain.runs import RunKind
+from harness.domain.sampling import RepetitionGuard
 
 # Raised whenever an evaluator of ours would give the same answers another score: stored scores are then not reused.
 EVALUATORS_VERSION = 1
@@ -65,6 +66,8 @@ class PromptSpec(Frozen):
     stop: tuple[str, ...] = ()
     # Completions drawn for each item: an item's score is the mean of theirs (pass@1); more than one for pass@k.
     samples: int = Field(1, gt=0)
+    # Ends an answer that only repeats itself; it counts as cut off by the token cap.
+    repetition_guard: RepetitionGuard | None = None
 
     @model_validator(mode="after")
     def _draws_differ(self) -> Self:

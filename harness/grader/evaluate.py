@@ -14,7 +14,7 @@ from harness.domain.items import Item, divide
 from harness.domain.prompts import Prompt
 from harness.domain.specs import EvalMode, RunPlan
 from harness.errors import EvaluationFailed
-from harness.grader.limits import score_limit_s
+from harness.grader.limits import load_limit_s, score_limit_s
 from harness.grader.prompts import build_prompt, sampling_of
 from harness.inference.wire import (
     Completion,
@@ -98,7 +98,8 @@ def evaluate(subject: Subject, items: Sequence[Item], services: Services) -> New
     info = planned_engine(plan, services.inference)
     # Before the load: what cannot be asked needs no engine.
     asked = _asked(plan, items, services.scorer)
-    load_seconds, _ = _timed(lambda: services.inference.load(LoadRequest(path=str(subject.folder))))
+    load = LoadRequest(path=str(subject.folder), limit_s=load_limit_s(plan.model.size_bytes))
+    load_seconds, _ = _timed(lambda: services.inference.load(load))
     generate_seconds, completions = _timed(lambda: _generate(subject, asked, services.inference))
     score_seconds, verdicts = _timed(lambda: _score(plan, items, completions, services.scorer))
     return NewEvaluation(

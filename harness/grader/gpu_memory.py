@@ -22,12 +22,14 @@ def with_memory(work: Callable[[], T], wait_s: float, pause: Callable[[float], N
     Raises:
         NoGpuMemory: it is still short after `wait_s`.
     """
-    deadline = time.monotonic() + wait_s
+    short_since: float | None = None
     while True:
         try:
             return work()
         except NoGpuMemory as error:
-            left_s = deadline - time.monotonic()
+            now = time.monotonic()
+            short_since = now if short_since is None else short_since
+            left_s = short_since + wait_s - now
             if left_s <= 0:
                 raise
             logger.warning("{}; waiting for it", error.what)

@@ -38,7 +38,6 @@ class Job(Protocol):
     def done(self, evaluation_id: int, *, is_cached: bool) -> None: ...
     def again(self) -> None: ...
     def fail(self, error_class: ErrorClass, detail: str) -> None: ...
-    def refuse(self, error_class: ErrorClass, detail: str) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -72,9 +71,6 @@ class BaselineJob:
 
     def fail(self, error_class: ErrorClass, detail: str) -> None:
         fail_baseline(self.db, self.run_id, f"{error_class}: {detail}")
-
-    def refuse(self, error_class: ErrorClass, detail: str) -> None:
-        self.fail(error_class, detail)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,9 @@ EVALUATION_FLOOR_S = 900.0
 CONTROL_FLOOR_S = 60.0
 # For the single token of `/validate`.
 CHECK_LIMIT_S = 300.0
+# A cold engine takes a minute or two, and one that is built anew between loads another.
+LOAD_FLOOR_S = 900.0
+SLOWEST_READ_BYTES_PER_S = 20e6
 MARGIN = 10
 # An evaluator reads an answer in far less, and a program that it runs has a limit of its own.
 SCORE_FLOOR_S = 600.0
@@ -25,6 +28,11 @@ def limit_s(*, n_tokens: int, pace: float | None, floor_s: float) -> float:
     """Seconds for at most `n_tokens` of answers; `pace` is in tokens a second."""
     needed = n_tokens / SLOWEST_TOKENS_PER_S if pace is None else MARGIN * n_tokens / pace
     return max(floor_s, needed)
+
+
+def load_limit_s(model_bytes: int) -> float:
+    """Seconds for a load of weights of this size, from a slow disk, into an engine that may have to be built first."""
+    return LOAD_FLOOR_S + model_bytes / SLOWEST_READ_BYTES_PER_S
 
 
 def score_limit_s(n_answers: int) -> float:

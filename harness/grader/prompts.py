@@ -16,7 +16,13 @@ def build_prompt(spec: PromptSpec, question: str) -> Prompt:
 
 def sampling_of(spec: PromptSpec, seed: int) -> Sampling:
     """How completions are drawn under this protocol."""
-    return Sampling(max_tokens=spec.max_tokens, temperature=spec.temperature, stop=spec.stop, seed=seed)
+    return Sampling(
+        max_tokens=spec.max_tokens,
+        temperature=spec.temperature,
+        stop=spec.stop,
+        seed=seed,
+        repetition_guard=spec.repetition_guard,
+    )
 
 
 def _asked(spec: PromptSpec, question: str) -> str:

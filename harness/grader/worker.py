@@ -26,7 +26,14 @@ from harness.grader.evaluate import Services, Subject, evaluate, planned_engine
 from harness.grader.gpu_memory import with_memory
 from harness.grader.items import hidden_items
 from harness.grader.jobs import BaselineJob, Job, SubmissionJob, next_job, requeue_orphans
-from harness.grader.limits import CHECK_LIMIT_S, CONTROL_FLOOR_S, EVALUATION_FLOOR_S, limit_s, measured_pace
+from harness.grader.limits import (
+    CHECK_LIMIT_S,
+    CONTROL_FLOOR_S,
+    EVALUATION_FLOOR_S,
+    limit_s,
+    load_limit_s,
+    measured_pace,
+)
 from harness.grader.prompts import build_prompt
 from harness.grader.registry import ActiveRun
 from harness.grader.workshop import Stopped, Workshop, cut_off, own_trouble, run_ended
@@ -123,7 +130,8 @@ class RunWorker:
         self._failures[job.name] += 1
         if isinstance(error, LoadFailed):
             job.fail(ErrorClass.LOAD_FAILED, str(error))
-        elif isinstance(error, NoGpuMemory):
+        elif isinstance(error, NoGpuMemory) and isinstance(job, SubmissionJob):
+            # Only an agent's processes can hold memory while it runs, and it has been told that they must not.
             job.refuse(ErrorClass.NO_GPU_MEMORY, error.what)
         elif self._failures[job.name] < MAX_ATTEMPTS:
             if is_begun:
@@ -223,7 +231,8 @@ class RunWorker:
     def _say_one_token(self, folder: Path) -> float:
         """Seconds of the load."""
         services = self._services()
-        request = LoadRequest(path=str(self._seen_by_services(folder)))
+        within_s = load_limit_s(self._run.plan.model.size_bytes)
+        request = LoadRequest(path=str(self._seen_by_services(folder)), limit_s=within_s)
         loaded = self._with_memory(lambda: services.inference.load(request))
         prompts = (build_prompt(self._run.plan.benchmark.config.prompt_spec(), "1 + 1 ="),)
         one_token = Sampling(max_tokens=1)

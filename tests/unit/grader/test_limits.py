@@ -4,10 +4,12 @@ from grader_case import AgentSide, Case
 
 from harness.grader.limits import (
     EVALUATION_FLOOR_S,
+    LOAD_FLOOR_S,
     MARGIN,
     SCORE_FLOOR_S,
     SLOWEST_TOKENS_PER_S,
     limit_s,
+    load_limit_s,
     measured_pace,
     score_limit_s,
 )
@@ -31,6 +33,13 @@ def test_the_pace_is_the_baselines(case: Case, agent: AgentSide) -> None:
     assert pace is not None
     assert pace > 0
     assert measured_pace(case.db, case.register_only()) is None
+
+
+def test_a_load_has_time_for_a_cold_engine_and_a_slow_disk(case: Case, agent: AgentSide) -> None:
+    agent.submit(agent.write("v1", 0.8))
+    assert set(case.inference.load_limits) == {load_limit_s(1)}
+    assert load_limit_s(1) >= LOAD_FLOOR_S > 5 * 100
+    assert load_limit_s(140 * 10**9) > 2 * load_limit_s(14 * 10**9)
 
 
 def test_a_submission_is_generated_within_the_limit(case: Case, agent: AgentSide) -> None:
