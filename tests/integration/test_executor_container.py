@@ -16,6 +16,7 @@ from hostile_programs import ATTEMPTS, ENTRY_POINT, HOSTILE, QUESTION, RIGHT, TE
 from served import wait_until
 
 from harness.domain.specs import EvalMode
+from harness.errors import ServiceUnavailable
 from harness.executor.client import CandidateFailed, Session, open_session
 from harness.home import Home
 from harness.scorer.client import ScorerClient
@@ -39,23 +40,23 @@ pytestmark = pytest.mark.docker
 class Containers:
     """One executor and one scorer beside it, started as a run starts them."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: Home, run_id: str = RUN_ID) -> None:
         from harness.sandbox.engine import connect
         from harness.sandbox.owner import current_owner
         from harness.sandbox.services import executor_service, scorer_service, start_services, stop_services
 
         self.client = connect()
-        self._home = home
+        self.home, self.run_id = home, run_id
         self._stop = stop_services
         owner = current_owner()
-        executor = executor_service(home, RUN_ID, owner, built_image("executor"))
-        scorer = scorer_service(home, RUN_ID, owner, built_image("scorer"), HUMANEVAL, has_executor=True)
+        executor = executor_service(home, run_id, owner, built_image("executor"))
+        scorer = scorer_service(home, run_id, owner, built_image("scorer"), HUMANEVAL, has_executor=True)
         started = start_services(self.client, home, [executor, scorer], timeout_s=60)
         self.executor, self.executor_socket = started[0].container_id, started[0].socket
         self.scorer = ScorerClient(started[1].socket)
 
     def stop(self) -> None:
-        self._stop(self.client, self._home, RUN_ID)
+        self._stop(self.client, self.home, self.run_id)
         self.client.close()
 
     def state(self) -> dict[str, Any]:
@@ -160,7 +161,63 @@ def test_the_container_is_locked_down(containers: Containers) -> None:
     assert containers.state()["Config"]["User"] not in ("", "0", "0:0", "root")
 
 
-def test_attempts_are_attempts(tmp_path: Path) -> None:
+@pytest.fixture
+def own_containers(home: Home) -> Iterator[Containers]:
+    """A pair that a test may break."""
+    containers = Containers(home, RUN_ID.replace("0000", "0001"))
+    try:
+        wait_until(containers.scorer.is_ready)
+        yield containers
+    finally:
+        containers.stop()
+
+
+def test_a_scorer_is_not_ready_without_its_executor(own_containers: Containers) -> None:
+    own_containers.client.api.kill(own_containers.executor)
+    wait_until(lambda: not own_containers.state()["State"]["Running"])
+    assert not own_containers.scorer.is_ready()
+
+
+def test_an_executor_that_crashes_is_there_again(own_containers: Containers) -> None:
+    before = own_containers.state()["State"]
+    # From inside, as a crash or the kernel's lack of memory would end it: Docker restarts what nobody stopped.
+    inside = own_containers.client.api.exec_create(own_containers.executor, ["pkill", "-9", "python3"])
+    own_containers.client.api.exec_start(inside["Id"])
+    wait_until(lambda: own_containers.state()["State"]["StartedAt"] != before["StartedAt"])
+    wait_until(own_containers.scorer.is_ready)
+    assert own_containers.score([task("right", RIGHT)])["right"].score == 1
+
+
+def test_all_is_removed_also_while_docker_restarts_it(own_containers: Containers) -> None:
+    from harness.sandbox import reaper
+
+    # Short sessions, so that Docker pauses before it starts the next.
+    for _ in range(3):
+        with open_session(own_containers.executor_socket) as session:
+            session.load("pass")
+    found = reaper.remove_run_objects(own_containers.client, own_containers.home, own_containers.run_id)
+    assert len(found.containers) == 2
+    assert not reaper.list_objects(own_containers.client, own_containers.home)
+    assert not own_containers.executor_socket.parent.exists()
+
+
+def test_an_executor_that_cannot_start_is_told(home: Home) -> None:
+    from harness.sandbox.engine import connect
+    from harness.sandbox.owner import current_owner
+    from harness.sandbox.services import executor_service, start_services
+
+    service = executor_service(home, RUN_ID.replace("0000", "0002"), current_owner(), built_image("executor"))
+    broken = service.model_copy(update={"command": ("python3", "-c", "raise SystemExit('no such thing')")})
+    client = connect()
+    try:
+        with pytest.raises(ServiceUnavailable, match="no such thing"):
+            start_services(client, home, [broken], timeout_s=60)
+        assert not client.api.containers(all=True, filters={"label": f"harness.run={service.run_id}"})
+    finally:
+        client.close()
+
+
+def test_attempts_are_attempts() -> None:
     """What the container refuses is possible elsewhere: the hostile programs would pass where nothing stops them."""
     program = EvalFile(HUMANEVAL / "eval.py").function("program", ())
     source = program(QUESTION, ATTEMPTS["one fork"], extra=EXTRA)
