@@ -36,6 +36,7 @@ STACK_BYTES = 64 * 2**20
 class Limits:
     """What one candidate may use: seconds of CPU time and of waiting, megabytes of address space."""
 
+    # A change of these changes scores: raise EVALUATORS_VERSION (harness/domain/specs.py) with it.
     cpu_s: int = 3
     idle_s: float = 3.0
     memory_mb: int = 512
