@@ -40,11 +40,11 @@ def score_limit_s(n_answers: int) -> float:
     return max(SCORE_FLOOR_S, SCORE_S_PER_ANSWER * n_answers)
 
 
-def measured_pace(db: Database, run_id: str) -> float | None:
-    """Tokens a second of the run's baseline; None before it is scored, and where it said nothing."""
+def measured_pace(db: Database, run_id: str, n_samples: int = 1) -> float | None:
+    """Tokens a second of the run's baseline, all answers counted; None before it is scored, or if it was silent."""
     baseline = get_baseline(db, run_id)
     if baseline is None or baseline.evaluation_id is None:
         return None
     evaluation = get_evaluation(db, baseline.evaluation_id)
-    n_tokens = evaluation.mean_output_tokens * evaluation.scores.overall.n_items
+    n_tokens = n_samples * evaluation.mean_output_tokens * evaluation.scores.overall.n_items
     return n_tokens / evaluation.generate_seconds if n_tokens > 0 and evaluation.generate_seconds > 0 else None

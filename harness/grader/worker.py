@@ -146,7 +146,7 @@ class RunWorker:
         prompt = self._run.plan.benchmark.config.prompt_spec()
         within_s = limit_s(
             n_tokens=len(items) * prompt.samples * prompt.max_tokens,
-            pace=measured_pace(self._shop.db, self._run.run_id),
+            pace=measured_pace(self._shop.db, self._run.run_id, prompt.samples),
             floor_s=CONTROL_FLOOR_S if is_control else EVALUATION_FLOOR_S,
         )
         key = self._record.evaluation_key(job.tree_hash)

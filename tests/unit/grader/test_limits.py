@@ -1,6 +1,6 @@
 """How long an evaluation may take: what it can need at the measured pace, with room to spare."""
 
-from grader_case import AgentSide, Case
+from grader_case import N_ITEMS, AgentSide, Case
 
 from harness.grader.limits import (
     EVALUATION_FLOOR_S,
@@ -33,6 +33,19 @@ def test_the_pace_is_the_baselines(case: Case, agent: AgentSide) -> None:
     assert pace is not None
     assert pace > 0
     assert measured_pace(case.db, case.register_only()) is None
+
+
+def test_several_answers_to_an_item_are_counted(case: Case, monkeypatch) -> None:
+    asked = []
+    monkeypatch.setattr("harness.grader.worker.limit_s", lambda **given: (asked.append(given), limit_s(**given))[1])
+    benchmark = case.plan("x").benchmark
+    config = benchmark.config.model_copy(update={"samples": 3, "temperature": 0.8, "max_tokens": 50})
+    agent = case.add_run(benchmark=benchmark.model_copy(update={"config": config, "digest": "three"}))
+    agent.submit(agent.write("v1", 0.8))
+    assert [given["n_tokens"] for given in asked] == [N_ITEMS * 3 * 50] * 2
+    one = measured_pace(case.db, agent.run_id)
+    assert one is not None
+    assert asked[1]["pace"] == 3 * one
 
 
 def test_a_load_has_time_for_a_cold_engine_and_a_slow_disk(case: Case, agent: AgentSide) -> None:
