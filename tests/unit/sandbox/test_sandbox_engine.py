@@ -86,8 +86,8 @@ def test_the_hosts_listener_is_reachable_from_the_host():
 
 
 def test_inference_gets_memory_for_its_model():
-    assert inference_memory_mb(3_000_000) == 4_000
-    assert inference_memory_mb(14_000_000_000) == 59_000
+    assert inference_memory_mb(3_000_000) == 8_000
+    assert inference_memory_mb(14_000_000_000) == 63_000
 
 
 def test_a_socket_that_is_a_link_does_not_answer(tmp_path):
