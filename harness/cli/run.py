@@ -97,11 +97,13 @@ def resume(run: RunArgument = LATEST, follow: Follow = False, as_json: Json = Fa
 def stop(run: RunArgument = LATEST) -> None:
     """Stop a run cleanly, from another terminal; it can be resumed."""
     from harness.cli.database import run_id_of
+    from harness.domain.runs import RunKind
 
     with launching() as (launcher, home):
         run_id = run_id_of(home, run)
-        launcher.stop(run_id)
-    render.say(f"{run_id} is stopped, or about to be; `harness resume {run_id}` takes it up again")
+        kind = launcher.stop(run_id)
+    again = "a grading is started anew" if kind is RunKind.GRADE else f"`harness resume {run_id}` takes it up again"
+    render.say(f"{run_id} is stopped, or about to be; {again}")
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from harness.domain.admin import RegisterRun, RunStatus
-from harness.domain.runs import EndedBy, Owner, Phase
+from harness.domain.runs import EndedBy, Owner, Phase, RunKind
 from harness.domain.specs import DataRef, ModelRef, RunPlan
 from harness.errors import Interrupted, PrerequisiteError, UnknownRun, UsageError
 from harness.home import RunFolder
@@ -225,8 +225,8 @@ class Launcher:
     def _say(self, message: str) -> None:
         self._reporter.say(Phase.PREPARING, message)
 
-    def stop(self, run_id: str) -> None:
-        """Asks the harness that drives a run to stop it; stops a run that nobody drives.
+    def stop(self, run_id: str) -> RunKind:
+        """Asks the harness that drives a run to stop it; stops a run that nobody drives. Returns what it is.
 
         Raises:
             UsageError: it has ended, or was never started.
@@ -237,12 +237,13 @@ class Launcher:
         folder = self._host.home.run(run_id)
         if is_held(folder):
             _ask_to_stop(run_id, status.owner)
-            return
+            return status.kind
         if not (folder.path / PLAN_FILE).is_file():
             raise UnknownRun(f"{folder.path} holds no run", "The next `harness run` closes it.")
         plan = RunPlan.model_validate_json((folder.path / PLAN_FILE).read_text())
         with held(folder), _interruptible(run_id):
             self._trial(plan).stop(status.phase)
+        return status.kind
 
 
 @contextmanager
