@@ -33,9 +33,8 @@ from harness.unix_socket import reachable
 
 SOCKET_NAME = "s.sock"
 _READY_POLL_S = 0.1
-# What torch and transformers take before the first weight is loaded.
-# And what a batch of long prompts takes beside weights: 32 of 800 tokens were seen to take 2 GB in a model of 135 million
-# parameters, before the cache of their answers.
+# What torch and transformers take before the first weight is loaded, and what a batch of long prompts does beside
+# weights: 32 of 800 tokens were seen to take 2 GB in a model of 135 million parameters, without a cache of answers.
 _INFERENCE_BASE_MB = 7_000
 _INFERENCE_MINIMUM_MB = 8_000
 # CUDA's libraries, pinned buffers, what Triton compiles, in as many processes as a model is divided among.
