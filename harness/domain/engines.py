@@ -6,6 +6,8 @@ from harness.domain.specs import EngineSpec
 
 # Nothing is fetched, and nothing is told to anybody.
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
+# PyTorch names a folder after the user when it is imported; the service's uid has no name in its image.
+USER = {"USER": "harness"}
 # In its own process vLLM takes requests as they come in: equal requests then have different answers.
 IN_PROCESS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
 GPU = {
@@ -30,7 +32,7 @@ CACHES = {
 def engine_environment(spec: EngineSpec) -> dict[str, str]:
     """The environment of the inference service for `spec`."""
     threads = str(spec.threads)
-    common = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, **OFFLINE}
+    common = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, **OFFLINE, **USER}
     if spec.engine == "transformers":
         return common | (GPU if spec.device.startswith("gpu") else {})
     device = CPU if spec.device.startswith("cpu") else GPU
