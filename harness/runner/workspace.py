@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 
 from harness.domain.base import Frozen
-from harness.domain.specs import RunPlan
+from harness.domain.specs import OPENCOMPASS_VERSION, EvalMode, RunPlan
 from harness.errors import InfrastructureError, UsageError, WorkspaceSpoiled
 from harness.home import Home, RunFolder
 from harness.runner.attempt import Attempt
@@ -100,9 +100,7 @@ def _free_name(path: Path) -> Path:
 
 def _write_meta(plan: RunPlan, folder: RunFolder) -> None:
     folder.meta.mkdir(mode=0o755, parents=True, exist_ok=True)
-    description = plan.benchmark.path / "description.md"
-    text = description.read_text() if description.is_file() else plan.benchmark.config.description
-    (folder.meta / "description.md").write_text(text)
+    (folder.meta / "description.md").write_text(description(plan))
     (folder.meta / "instructions.md").write_text(instructions(plan))
     for name in plan.benchmark.config.expose_files:
         source = plan.benchmark.path / name
@@ -116,6 +114,19 @@ def _write_meta(plan: RunPlan, folder: RunFolder) -> None:
         write_clock(folder, clock_copy(plan, None, None, None))
     for path in folder.meta.iterdir():
         path.chmod(0o644)
+
+
+def description(plan: RunPlan) -> str:
+    """`description.md`: the benchmark's own, and before it what this run's eval_mode makes of it."""
+    file, config = plan.benchmark.path / "description.md", plan.benchmark.config
+    text = file.read_text() if file.is_file() else config.description
+    if config.eval_mode is not EvalMode.OPENCOMPASS:
+        return text
+    return (
+        f"**This run is scored with OpenCompass {OPENCOMPASS_VERSION}, config `{config.opencompass_dataset}`.** The data "
+        "is as below. Prompt, worked examples, number of new tokens, stop strings and the way an answer is read are "
+        f"those of that config, not those below.\n\n{text}"
+    )
 
 
 def instructions(plan: RunPlan) -> str:

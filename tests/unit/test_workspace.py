@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.domain.specs import EvalMode
 from harness.errors import HarnessError, InfrastructureError, WorkspaceSpoiled
 from harness.home import Home
 from harness.runner.attempt import Attempt
-from harness.runner.workspace import lay_out
+from harness.runner.workspace import description, lay_out
 from tests.run_fakes import RUN_ID, make_plan
 
 
@@ -63,3 +64,14 @@ def test_no_room_for_its_folders_is_the_doing_of_an_agent_that_was_there(
     monkeypatch.setattr(Path, "mkdir", full)
     with pytest.raises(error, match="No space left"):
         again(home)
+
+
+def test_an_agent_is_told_when_opencompass_decides_how_it_is_asked(home: Home) -> None:
+    plan = make_plan(home.path)
+    own = description(plan)
+    changed = {"eval_mode": EvalMode.OPENCOMPASS, "opencompass_dataset": "sums_gen"}
+    config = plan.benchmark.config.model_copy(update=changed)
+    told = description(plan.model_copy(update={"benchmark": plan.benchmark.model_copy(update={"config": config})}))
+    assert told.endswith(own)
+    assert "config `sums_gen`" in told.removesuffix(own)
+    assert "OpenCompass" not in own
