@@ -113,6 +113,8 @@ def show_grading(report: GradingReport) -> None:
         agreement = report.agreement
         facts["repeat"] = f"{agreement.n_equal:,} of {agreement.n_items:,} items equal to the first scoring"
         facts["differing"] = ", ".join(agreement.differing_items[:5])
+    for number, finding in enumerate(report.findings, start=1):
+        facts[f"finding {number}"] = f"{finding.severity}: {finding.kind}: {finding.detail}"
     render.print_facts(facts | {"record": f"harness show {report.run_id}"})
 
 

@@ -6,12 +6,14 @@ from datetime import datetime
 from typing import Any
 
 from harness.domain.base import Frozen
+from harness.domain.findings import StoredFinding
 from harness.domain.runs import SubmissionState
 from harness.domain.scoring import Improvement, Score
 from harness.errors import UsageError
 from harness.store.database import Database
 from harness.store.models import BaselineRecord, EvaluationRecord, RunRecord, SubmissionRecord
 from harness.store.records_evaluations import get_baseline, get_evaluation
+from harness.store.records_findings import findings_of
 from harness.store.records_queue import submissions_of
 from harness.store.records_runs import get_run
 from harness.store.repeats import Agreement, agreement_of
@@ -51,6 +53,7 @@ class GradingReport(Frozen):
     improvement: Improvement | None
     measured: Measured | None
     agreement: Agreement | None
+    findings: tuple[StoredFinding, ...]
 
 
 def grading_report(db: Database, run_id: str) -> GradingReport:
@@ -85,6 +88,7 @@ def grading_report(db: Database, run_id: str) -> GradingReport:
         improvement=run.headline.improvement if run.headline else None,
         measured=_measured(evaluation, run) if evaluation else None,
         agreement=agreement_of(db, evaluation.id) if evaluation else None,
+        findings=findings_of(db, run_id),
     )
 
 
