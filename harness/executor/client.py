@@ -24,6 +24,8 @@ from harness.executor.literals import NotLiteral, decode, dumps
 PATIENCE_S = 90.0
 RETRY_S = 0.1
 HELLO_TIMEOUT_S = 10.0
+# Other candidates may leave no room for a process, until a limit of theirs ends them.
+STARTS, START_PAUSE_S = 10, 1.0
 CHUNK = 2**18
 MAX_WORDS = 500
 
@@ -37,6 +39,10 @@ class CandidateFailed(BaseException):
 
 class ExecutorGone(EvaluationFailed):
     """The executor is not there, or broke off; says nothing about any candidate."""
+
+
+class _Refused(ExecutorGone):
+    """No room for another process just now."""
 
 
 class Session:
@@ -58,6 +64,13 @@ class Session:
             CandidateFailed: the program raised, ended or hung.
             ExecutorGone: see there.
         """
+        for _ in range(STARTS - 1):
+            with suppress(_Refused):
+                return self._loaded(source)
+            time.sleep(START_PAUSE_S)
+        return self._loaded(source)
+
+    def _loaded(self, source: str) -> Candidate:
         number = next(self._numbers)
         self._waiting[number] = SimpleQueue()
         candidate = Candidate(self, number)
@@ -78,7 +91,7 @@ class Session:
             raise ExecutorGone("the executor broke off", "See the log of the executor container.")
         words = reply.payload.decode(errors="replace")[:MAX_WORDS]
         if reply.kind is Kind.REFUSED:
-            raise ExecutorGone(f"the executor could not start a process: {words}")
+            raise _Refused(f"the executor could not start a process: {words}")
         if reply.kind is Kind.ENDED:
             raise CandidateFailed(words)
         return reply.payload

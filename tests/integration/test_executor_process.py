@@ -23,6 +23,7 @@ from harness.executor.__main__ import EXIT_SESSION_OVER
 from harness.executor.client import CandidateFailed, ExecutorGone, Session, answers, open_session
 from harness.executor.frames import VERSION, Frame, Kind
 from harness.executor.literals import NotLiteral
+from harness.executor.service import MAX_CANDIDATES
 from harness.scorer.evaluators.code import Code
 from harness.scorer.wire import ItemVerdict, ScoreItem
 
@@ -208,6 +209,16 @@ def test_its_death_fails_the_evaluation_and_no_candidate(path: Path) -> None:
             session.load("import time\ntime.sleep(100)")
         with pytest.raises(ExecutorGone):
             session.load("def f(): return 5")
+
+
+def test_a_process_that_cannot_be_started_now_is_started_later(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.executor.client.START_PAUSE_S", 0.1)
+    with executor_process(path), open_session(path, 30) as session:
+        full = [session.load("pass") for _ in range(MAX_CANDIDATES)]
+        threading.Timer(0.3, full[0].close).start()
+        assert session.load("def f(): return 5").function("f")() == 5
+        with pytest.raises(ExecutorGone, match="could not start a process"):
+            session.load("pass")
 
 
 def test_a_link_in_its_folder_is_not_followed(path: Path, tmp_path: Path) -> None:
