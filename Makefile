@@ -86,6 +86,7 @@ bench: images ## Figures of docs/performance.md, measured here (minutes; keep th
 	@$(BIN)/python tests/bench/api_latency.py
 	@$(BIN)/python tests/bench/admission.py
 	@$(BIN)/python tests/bench/batch_size.py
+	@$(BIN)/python tests/bench/executor.py
 	@$(BIN)/python tests/bench/command_line.py
 
 fuzz: venv ## Headers of safetensors files made wrong in every way, for FUZZ_SECONDS (60) from FUZZ_SEED (the time)
