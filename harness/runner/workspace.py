@@ -123,8 +123,8 @@ def description(plan: RunPlan) -> str:
     if config.eval_mode is not EvalMode.OPENCOMPASS:
         return text
     return (
-        f"**This run is scored with OpenCompass {OPENCOMPASS_VERSION}, config `{config.opencompass_dataset}`.** The data "
-        "is as below. Prompt, worked examples, number of new tokens, stop strings and the way an answer is read are "
+        f"**This run is scored with OpenCompass {OPENCOMPASS_VERSION}, config `{config.opencompass_dataset}`.** The "
+        "data is as below. Prompt, worked examples, number of new tokens, stop strings and the way an answer is read are "
         f"those of that config, not those below.\n\n{text}"
     )
 
