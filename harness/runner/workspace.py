@@ -124,8 +124,8 @@ def description(plan: RunPlan) -> str:
         return text
     return (
         f"**This run is scored with OpenCompass {OPENCOMPASS_VERSION}, config `{config.opencompass_dataset}`.** The "
-        "data is as below. Prompt, worked examples, number of new tokens, stop strings and the way an answer is read are "
-        f"those of that config, not those below.\n\n{text}"
+        "data is as below. Prompt, worked examples, number of new tokens, stop strings and the way an answer is read "
+        f"are those of that config, not those below.\n\n{text}"
     )
 
 
