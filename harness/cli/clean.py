@@ -26,7 +26,8 @@ def clean(
         str | None, typer.Option("--run", metavar="RUN", help="This run's objects and folder; its rows stay.")
     ] = None,
     snapshots: Annotated[
-        bool, typer.Option("--snapshots", help="Stored checkpoints that no open run needs; records keep their hashes.")
+        bool,
+        typer.Option("--snapshots", help="Stored checkpoints of runs that have ended for good; records keep hashes."),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would go; remove nothing.")] = False,
@@ -98,8 +99,9 @@ def _clean_snapshots(home: Home, *, yes: bool, dry_run: bool) -> None:
 
 
 def unneeded_snapshots(home: Home, store: SnapshotStore) -> list[str]:
-    """Snapshots of which no open run has handed in the weights."""
+    """Snapshots that were handed in by no run that goes on, or can be taken up again."""
     from harness.cli.database import reading
+    from harness.domain.runs import EndedBy, Verdict
     from harness.store.records_queue import tree_hashes_of
     from harness.store.records_runs import list_runs
 
@@ -108,7 +110,11 @@ def unneeded_snapshots(home: Home, store: SnapshotStore) -> list[str]:
     needed: set[str] = set()
     if home.db.exists():
         with reading(home) as db:
-            needed.update(*(tree_hashes_of(db, run.run_id) for run in list_runs(db, active_only=True)))
+            for run in list_runs(db):
+                is_stopped = run.verdict is Verdict.INTERRUPTED or run.ended_by is EndedBy.STOPPED
+                # Without its folder a run cannot be resumed.
+                if not run.is_closed or (is_stopped and home.run(run.run_id).path.is_dir()):
+                    needed.update(tree_hashes_of(db, run.run_id))
     return [key for key in store.all_keys() if key.partition("-")[0] not in needed]
 
 

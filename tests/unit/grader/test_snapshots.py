@@ -12,6 +12,7 @@ from safetensors_file import HIDDEN, floats, model_tensors, write_model
 from harness.cli.app import app
 from harness.cli.clean import unneeded_snapshots
 from harness.domain.admin import CloseRun
+from harness.domain.runs import Verdict
 from harness.domain.specs import Limits, Protocol
 from harness.errors import Unready, UsageError
 from harness.grader.allowance import LEAST_BYTES, limit_bytes
@@ -143,6 +144,19 @@ def test_what_no_open_run_needs_is_removed(
     later = own_case.add_run()
     assert later.submit(later.write("v1", 0.5)).json()["score"] is not None
     assert own_case.inference.generated == generated
+
+
+def test_a_stopped_run_keeps_its_snapshots_as_long_as_it_can_be_resumed(own_case: Case):
+    agent = own_case.add_run()
+    folder = own_case.home.run(agent.run_id).path
+    folder.mkdir()
+    own_case.inference.is_up = False
+    agent.submit_later(agent.write("v1", 0.5))
+    own_case.admin.post(f"/runs/{agent.run_id}/close", CloseRun(verdict=Verdict.INTERRUPTED).model_dump_json())
+    store = SnapshotStore(own_case.home.snapshots)
+    assert unneeded_snapshots(own_case.home, store) == []
+    folder.rmdir()
+    assert unneeded_snapshots(own_case.home, store) == list(store.all_keys())
 
 
 def test_a_queued_submission_keeps_its_snapshot(own_case: Case, monkeypatch: pytest.MonkeyPatch):
