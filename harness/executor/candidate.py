@@ -96,7 +96,8 @@ def _answer(message: dict[str, Any], namespace: dict[str, Any]) -> bytes:
     token = json.dumps(message["token"]).encode()
     try:
         if "source" in message:
-            exec(compile(message["source"], "<candidate>", "exec"), namespace)
+            # Without this module's own `from __future__`: annotations are evaluated, as anywhere else.
+            exec(compile(message["source"], "<candidate>", "exec", dont_inherit=True), namespace)
             value = None
         else:
             value = _function(namespace, message["name"])(*decode(message["args"]), **decode(message["kwargs"]))

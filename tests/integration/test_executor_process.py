@@ -89,6 +89,7 @@ def test_ordinary_programs_run(call: Call, source: str) -> None:
         ("def f(x): return x", "TypeError"),
         ("def g(): return 1", "KeyError: 'f'"),
         ("def f(:", "SyntaxError"),
+        ("def f(x: Undefined = 1): return x", "NameError"),
         ("x = \x00", "ValueError|SyntaxError"),
         ("raise SystemExit(0)", "SystemExit: 0"),
         ("def f(): raise KeyboardInterrupt", "KeyboardInterrupt"),
