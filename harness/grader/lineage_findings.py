@@ -31,7 +31,7 @@ TENSOR_TOWARDS = 0.5
 MIN_ERRORS = 8.0
 # A blend goes equally far in every matrix: mean square of the coefficients' deviations, in units of their errors. The
 # rounding of a file's type adds to an error some part of the coefficient.
-MAX_UNEVENNESS, ROUNDING_PART, MIN_MATRICES = 2.0, 0.05, 4
+MAX_UNEVENNESS, ROUNDING_PART, MIN_MATRICES = 4.0, 0.05, 4
 MAX_LISTED = 10
 MAX_NAMED = 3
 
