@@ -105,7 +105,7 @@ def evaluate(subject: Subject, items: Sequence[Item], services: Services) -> New
     return NewEvaluation(
         key=subject.key,
         engine=info.spec,
-        engine_info={"versions": info.versions, "device_name": info.device_name},
+        engine_info={"versions": info.versions, "device_name": info.device_name, "settings": info.settings},
         items=_results(plan, items, completions, verdicts),
         load_seconds=load_seconds,
         generate_seconds=generate_seconds,

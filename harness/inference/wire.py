@@ -82,6 +82,8 @@ class EngineInfo(Frozen):
     spec: EngineSpec
     versions: dict[str, str]
     device_name: str
+    # What decides answers beside the spec.
+    settings: dict[str, str] = Field(default_factory=dict)
 
 
 class MemoryShortage(Frozen):

@@ -19,6 +19,7 @@ from served import ROOT, service_process, wait_until
 
 from harness.domain.engines import engine_environment
 from harness.domain.specs import EngineSpec
+from harness.errors import EvaluationFailed
 from harness.inference.client import InferenceClient
 
 PYTHON = os.environ.get("VLLM_PYTHON", "")
@@ -37,6 +38,11 @@ CALL_TIMEOUT_S = 300
 pytestmark = pytest.mark.skipif(not PYTHON, reason="VLLM_PYTHON is not set; `make test-vllm-cpu` sets it")
 
 
+def _environment(folder: Path) -> dict[str, str]:
+    found_in = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {**engine_environment(SPEC), "VLLM_CACHE_ROOT": str(folder / "cache"), "PYTHONPATH": found_in}
+
+
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("models")
@@ -48,9 +54,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def service(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedModels]:
     path = tmp_path_factory.mktemp("service") / "s.sock"
     client = InferenceClient(path, timeout_s=CALL_TIMEOUT_S)
-    found_in = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    caches = {"VLLM_CACHE_ROOT": str(path.parent / "cache")}
-    environment = {**engine_environment(SPEC), **caches, "PYTHONPATH": found_in}
+    environment = _environment(path.parent)
     with ExitStack() as stack:
 
         def start() -> None:
@@ -70,3 +74,57 @@ def service(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 class TestVllmEngine(EngineContract):
     """`vllm` on the CPU in float32, on a GPU in bfloat16."""
+
+
+CORRUPTION = """
+import sys
+from pathlib import Path
+import torch
+from harness.domain.specs import EngineSpec
+from harness.errors import EngineBroken
+from harness.inference.engines.vllm import VllmEngine
+from harness.inference.engines.weight_files import tensor_places
+
+def spoil(worker, name):
+    with torch.inference_mode():
+        worker.get_model().get_parameter(name).view(-1)[0] += 1
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[2])
+    engine = VllmEngine(EngineSpec.model_validate_json(sys.argv[1]))
+    for name in ("model.embed_tokens.weight", "model.norm.weight", "model.layers.1.input_layernorm.weight"):
+        engine.load(folder / "other")
+        engine.load(folder / "base")
+        engine._frame.llm.collective_rpc(spoil, args=(name,))
+        try:
+            engine._compare(tensor_places(folder / "base"))
+        except EngineBroken as error:
+            assert name in str(error), error
+        else:
+            raise AssertionError(f"{name} is spoiled, and nobody noticed")
+    real, other = engine._reload, folder / "other"
+    engine._reload = lambda folder, places: real(other, tensor_places(other))
+    try:
+        engine._check_canary(folder / "base", tensor_places(folder / "base"))
+    except EngineBroken as error:
+        assert "canary" in str(error), error
+    else:
+        raise AssertionError("the canary lived on other weights")
+"""
+
+
+def test_weights_that_are_not_the_files_are_noticed(models: Path, tmp_path: Path) -> None:
+    command = [PYTHON, "-c", CORRUPTION, SPEC.model_dump_json(), str(models)]
+    ended = subprocess.run(command, env=_environment(tmp_path), capture_output=True, text=True, timeout=600, cwd=ROOT)
+    assert ended.returncode == 0, ended.stderr[-4_000:]
+
+
+def test_a_service_that_would_leave_the_process_does_not_start(tmp_path: Path) -> None:
+    path = tmp_path / "s.sock"
+    client = InferenceClient(path, timeout_s=CALL_TIMEOUT_S)
+    environment = _environment(tmp_path) | {"VLLM_ENABLE_V1_MULTIPROCESSING": "1"}
+    options = ("--spec", SPEC.model_dump_json())
+    with service_process("harness.inference", path, *options, python=PYTHON, environment=environment):
+        wait_until(lambda: path.exists(), timeout_s=START_TIMEOUT_S)
+        with pytest.raises(EvaluationFailed, match="VLLM_ENABLE_V1_MULTIPROCESSING=0"):
+            client.info()

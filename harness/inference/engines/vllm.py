@@ -23,7 +23,14 @@ from harness.inference.engines.machine import cpu_name
 from harness.inference.engines.rows import Row, completion_of, in_order, make_rows
 from harness.inference.engines.setup import Setup, read_setup
 from harness.inference.engines.stopping import StopRule
-from harness.inference.engines.vllm_build import check_surroundings, close_llm, context_of, is_cpu, open_llm
+from harness.inference.engines.vllm_build import (
+    check_surroundings,
+    close_llm,
+    context_of,
+    is_cpu,
+    open_llm,
+    settings_of,
+)
 from harness.inference.engines.vllm_memory import MemoryNeed, check_free, memory_need
 from harness.inference.engines.vllm_worker import compare_samples, reload, zero_memory
 from harness.inference.engines.weight_files import Expected, Places, n_weights, setup_digest, weights_identity
@@ -53,10 +60,12 @@ class VllmEngine:
         """See `Engine`."""
         versions = {name: version(name) for name in PACKAGES}
         versions |= {"vllm": vllm.__version__, "python": platform.python_version()}
+        settings = {name: str(value) for name, value in settings_of(self._spec).items()}
         if self._is_cpu:
-            return EngineInfo(spec=self._spec, versions=versions, device_name=cpu_name())
+            return EngineInfo(spec=self._spec, versions=versions, device_name=cpu_name(), settings=settings)
         versions["cuda"] = str(torch.version.cuda)
-        return EngineInfo(spec=self._spec, versions=versions, device_name=torch.cuda.get_device_name())
+        name = torch.cuda.get_device_name()
+        return EngineInfo(spec=self._spec, versions=versions, device_name=name, settings=settings)
 
     def load(self, folder: Path) -> bool:
         """See `Engine`."""

@@ -19,10 +19,17 @@ from harness.inference.engines.vllm_memory import BLOCK_TOKENS
 STEP_TOKENS = 8_192
 # The kernels of vLLM and its libraries as they are, in captured graphs: compiled ones are chosen by timing them at
 # each start, take most of a minute, and need their cache kept.
-GPU_COMPILATION = {"mode": 0, "cudagraph_mode": "FULL"}
+GPU_SETTINGS: dict[str, Any] = {
+    "compilation_config": {"mode": 0, "cudagraph_mode": "FULL"},
+    "enable_flashinfer_autotune": False,
+    # Whether a prefix is computed for all at once depends on who is in the batch.
+    "disable_cascade_attn": True,
+    "block_size": BLOCK_TOKENS,
+    "enable_sleep_mode": True,
+}
+CPU_SETTINGS: dict[str, Any] = {"enforce_eager": True, "block_size": 32}
 # vLLM refuses a start below this share of free memory. The real check is `check_free`, which knows what is needed.
 SMALLEST_SHARE = 0.01
-CPU_BLOCK_TOKENS = 32
 
 
 def check_surroundings(spec: EngineSpec) -> None:
@@ -43,6 +50,12 @@ def is_cpu(spec: EngineSpec) -> bool:
     return spec.device.startswith("cpu")
 
 
+def settings_of(spec: EngineSpec) -> dict[str, Any]:
+    """What decides answers beside the spec; it goes into the record."""
+    common = {"max_num_batched_tokens": max(STEP_TOKENS, spec.batch_size), "enable_prefix_caching": True}
+    return common | (CPU_SETTINGS if is_cpu(spec) else GPU_SETTINGS)
+
+
 def context_of(spec: EngineSpec, setup: Setup) -> int | None:
     """Tokens of prompt and answer together; None leaves it to vLLM, where neither spec nor model says."""
     limits = [limit for limit in (spec.max_model_len, setup.max_positions) if limit is not None]
@@ -51,10 +64,6 @@ def context_of(spec: EngineSpec, setup: Setup) -> int | None:
 
 def open_llm(spec: EngineSpec, folder: Path, kv_cache_bytes: int, context: int | None) -> LLM:
     """A new engine with the weights in `folder`."""
-    if is_cpu(spec):
-        device: dict[str, Any] = {"enforce_eager": True, "block_size": CPU_BLOCK_TOKENS}
-    else:
-        device = {"enable_sleep_mode": True, "compilation_config": GPU_COMPILATION, "block_size": BLOCK_TOKENS}
     return LLM(
         model=str(folder),
         tokenizer=str(folder),
@@ -67,15 +76,13 @@ def open_llm(spec: EngineSpec, folder: Path, kv_cache_bytes: int, context: int |
         tensor_parallel_size=spec.tensor_parallel,
         max_model_len=context,
         max_num_seqs=spec.batch_size,
-        max_num_batched_tokens=max(STEP_TOKENS, spec.batch_size),
         num_gpu_blocks_override=spec.kv_cache_blocks,
         # Given, vLLM does not measure free memory, which others change meanwhile; the blocks above are what counts.
         kv_cache_memory_bytes=kv_cache_bytes,
         gpu_memory_utilization=SMALLEST_SHARE,
-        enable_prefix_caching=True,
         use_tqdm_on_load=False,
         disable_log_stats=True,
-        **device,
+        **settings_of(spec),
     )
 
 
