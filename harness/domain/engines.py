@@ -18,6 +18,8 @@ GPU = {
     # cuBLAS sums in one order only with workspaces of fixed size.
     "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
     "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    # Threads that spin for work would take the cores that the agent trains with.
+    "OMP_WAIT_POLICY": "PASSIVE",
 }
 CPU = {"VLLM_CPU_OMP_THREADS_BIND": "nobind"}
 # Everything that libraries write goes where the container can write and run: `/tmp`.

@@ -20,6 +20,8 @@ GB = 10**9
 # Smaller models gain nothing of a second GPU.
 DIVIDED_FROM_BYTES = 20 * GB
 LARGE_GPU_MB = 70_000
+# They read and check weights; no answer depends on them.
+GPU_HOST_THREADS = 8
 
 
 class GpuSizes(Frozen):
@@ -77,6 +79,7 @@ def engine_spec(image: str, hardware: Hardware, model_bytes: int) -> EngineSpec:
             kv_cache_blocks=sizes.kv_cache_blocks,
             max_model_len=MAX_MODEL_LEN,
             tensor_parallel=tensor_parallel(model_bytes, hardware.n_gpus),
+            threads=GPU_HOST_THREADS,
         )
     if model_bytes < TINY_MODEL_BYTES:
         return EngineSpec(**common, dtype="float32", batch_size=TINY_BATCH, threads=1)
