@@ -30,8 +30,8 @@ TENSOR_TOWARDS = 0.5
 # Standard errors that an estimate has to be away from what it is compared with.
 MIN_ERRORS = 8.0
 # A blend goes equally far in every matrix: mean square of the coefficients' deviations, in units of their errors. The
-# rounding of a file's type adds to an error some part of the coefficient.
-MAX_UNEVENNESS, ROUNDING_PART, MIN_MATRICES = 4.0, 0.05, 4
+# rounding of a file's type adds to an error some part of the coefficient. Below this cosine errors hide what is uneven.
+MAX_UNEVENNESS, ROUNDING_PART, MIN_MATRICES, MIN_BLEND = 2.0, 0.05, 4, 0.3
 MAX_LISTED = 10
 MAX_NAMED = 3
 
@@ -58,7 +58,8 @@ class Total:
     @property
     def is_blend(self) -> bool:
         """Whether it is base + c (sibling - base), with or without something else that has another direction."""
-        return self.is_towards and self.unevenness is not None and self.unevenness < MAX_UNEVENNESS
+        is_even = self.unevenness is not None and self.unevenness < MAX_UNEVENNESS
+        return self.is_towards and is_even and self.cosine > MIN_BLEND
 
 
 @dataclass(frozen=True)

@@ -231,7 +231,7 @@ def test_training_that_partly_goes_the_siblings_way_is_a_warning(family: Family)
     }
     found = {one.kind: one for one in family.findings(alike)}
     assert found["lineage_sibling_towards"].severity == "warning"
-    assert found["lineage_sibling_towards"].evidence["unevenness"] > 4
+    assert found["lineage_sibling_towards"].evidence["unevenness"] > 2
 
 
 def test_the_same_shrinking_of_weights_is_no_direction(family: Family):
