@@ -23,6 +23,8 @@ SMITH_PREFIX = "smith-"
 CACHE_FOLDERS = frozenset({"__pycache__"})
 TEXT_KEYS = frozenset({"name", "version", "description"})
 MAX_CONFIG_BYTES, MAX_CONFIG_NODES = 2**19, 20_000
+# The last ones are what the parser makes of a bad value with a tag, such as `!!int ""`.
+NOT_YAML = (yaml.YAMLError, ValueError, RecursionError, LookupError, AttributeError, TypeError)
 
 Config = TypeVar("Config", bound=BaseModel)
 
@@ -224,12 +226,12 @@ def _smith_folders(settings: Settings) -> list[Path]:
 
 
 def _smith_id(folder: Path) -> str:
-    """By the name in its config; by the folder's where that cannot be read."""
+    """By the name in its config; by the folder's where that cannot be read, or is no name."""
     try:
         name = _read(folder / CONFIG_NAME).get("name")
     except (UsageError, OSError):
         name = None
-    return SMITH_PREFIX + (name if isinstance(name, str) and name else folder.name)
+    return SMITH_PREFIX + (name if isinstance(name, str) and _is_folder_name(name) else folder.name)
 
 
 def _agent(folder: Path) -> Agent:
@@ -243,11 +245,14 @@ def _agent(folder: Path) -> Agent:
 
 def _read(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file; somebody else may have written it."""
+    # Others can be read without end, or wait for a writer for ever.
+    if not path.is_file():
+        raise UsageError(f"{path} is not a regular file", "Put the file itself into the folder.")
     if path.stat().st_size > MAX_CONFIG_BYTES:
         raise UsageError(f"{path} is larger than {MAX_CONFIG_BYTES} bytes", "Keep data out of it.")
     try:
         raw = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except NOT_YAML as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}, line {mark.line + 1}" if mark else str(path)
         raise UsageError(f"{where}: not valid YAML: {_first_line(error)}", "Correct the file.") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -239,3 +240,24 @@ def test_config_that_would_eat_the_machine_is_refused(settings: Settings, benchm
     write_benchmark(benchmarks, "b", text)
     with pytest.raises(UsageError):
         catalog.find_benchmark(settings, "b")
+
+
+@pytest.mark.parametrize("value", ["!!bool maybe", '!!int ""', "!!timestamp never", "!!float", "!!binary \\xff", "!!set [x]"])
+def test_bad_value_with_a_tag_stops_no_list(settings: Settings, benchmarks: Path, value: str) -> None:
+    write_benchmark(benchmarks, "torn", f"name: torn\nwhat: {value}\n")
+    write_benchmark(settings.smith_bench_dir, "torn-too", f"name: torn-too\nversion: {value}\n")
+    assert [folder.id for folder in catalog.broken_benchmarks(settings)] == ["torn", "smith-torn-too"]
+
+
+def test_config_that_is_no_regular_file_is_not_read(settings: Settings, benchmarks: Path) -> None:
+    for name in ("pipe", "endless"):
+        (benchmarks / name).mkdir(parents=True)
+    os.mkfifo(benchmarks / "pipe" / "config.yaml")
+    (benchmarks / "endless" / "config.yaml").symlink_to("/dev/zero")
+    assert [folder.id for folder in catalog.broken_benchmarks(settings)] == ["endless", "pipe"]
+    assert "not a regular file" in catalog.broken_benchmarks(settings)[0].what
+
+
+def test_published_folder_whose_name_is_none_is_called_as_its_folder(settings: Settings) -> None:
+    write_benchmark(settings.smith_bench_dir, "odd", "name: '[red]" + "x" * 5_000 + "'\n")
+    assert [folder.id for folder in catalog.broken_benchmarks(settings)] == ["smith-odd"]
