@@ -242,7 +242,7 @@ def test_config_that_would_eat_the_machine_is_refused(settings: Settings, benchm
         catalog.find_benchmark(settings, "b")
 
 
-@pytest.mark.parametrize("value", ["!!bool maybe", '!!int ""', "!!timestamp never", "!!float", "!!binary \\xff", "!!set [x]"])
+@pytest.mark.parametrize("value", ["!!bool maybe", '!!int ""', "!!timestamp never", "!!float", "!!set [x]"])
 def test_bad_value_with_a_tag_stops_no_list(settings: Settings, benchmarks: Path, value: str) -> None:
     write_benchmark(benchmarks, "torn", f"name: torn\nwhat: {value}\n")
     write_benchmark(settings.smith_bench_dir, "torn-too", f"name: torn-too\nversion: {value}\n")
