@@ -69,7 +69,7 @@ def service(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             start()
 
         start()
-        yield ServedModels(client=client, models=str(models), restart=restart)
+        yield ServedModels(client=client, models=str(models), restart=restart, has_one_setup=DEVICE != "cpu")
 
 
 class TestVllmEngine(EngineContract):

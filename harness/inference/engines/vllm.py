@@ -106,6 +106,9 @@ class VllmEngine:
 
     def _build(self, folder: Path, digest: str) -> None:
         """A new engine with these weights; the old one's memory is needed for it."""
+        if self._frame is not None and not self._is_cpu:
+            # CuMemAllocator, behind sleep, serves one engine for the life of a process. A run has one set-up.
+            raise EngineBroken("a model of another set-up needs another process")
         with _said_of_the_bytes():
             setup = read_setup(folder, digest)
             expected = expected_by(setup, folder)
