@@ -18,7 +18,7 @@ from typing import Any
 
 from harness.errors import EvaluationFailed
 from harness.executor.frames import MAX_REPLY_BYTES, MAX_REQUEST_BYTES, VERSION, BadFrame, Frame, FrameBuffer, Kind
-from harness.executor.literals import NotLiteral, decode, dumps
+from harness.executor.literals import NotLiteral, TooLarge, decode, dumps
 
 # The executor starts anew after each session: a second or so, more where sessions are short (decision 0021).
 PATIENCE_S = 90.0
@@ -146,11 +146,18 @@ class Candidate:
 
         Raises (when called):
             CandidateFailed: it raised, ended, hung, is not there, or returned what is no literal.
-            NotLiteral: an argument is none; that is the check's mistake.
+            NotLiteral: an argument is none; that is the check's mistake. One that is too large is, before any value
+                was returned; afterwards it may have been made of that.
         """
 
         def call(*args: object, **kwargs: object) -> Any:
-            arguments = {"args": json.loads(dumps(list(args))), "kwargs": json.loads(dumps(kwargs))}
+            try:
+                arguments = {"args": json.loads(dumps(list(args))), "kwargs": json.loads(dumps(kwargs))}
+            except TooLarge as error:
+                if self.calls == 0:
+                    raise
+                self.has_failed = True
+                raise CandidateFailed(f"what it returned became an argument of {error}") from error
             value = self.ask(Kind.CALL, {"name": name, **arguments})
             self.calls += 1
             return value

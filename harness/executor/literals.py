@@ -24,6 +24,10 @@ class NotLiteral(ValueError):
     """A value, or what claims to be one, that may not cross."""
 
 
+class TooLarge(NotLiteral):
+    """A value of literals that is too deep or has too many parts."""
+
+
 def dumps(value: object) -> bytes:
     """`value` as JSON; instances of subclasses become plain values of their base.
 
@@ -51,7 +55,7 @@ class _Bounded:
     def _count(self, depth: int) -> None:
         self._nodes += 1
         if depth > MAX_DEPTH or self._nodes > MAX_NODES:
-            raise NotLiteral(f"more than {MAX_DEPTH} levels or {MAX_NODES} parts")
+            raise TooLarge(f"more than {MAX_DEPTH} levels or {MAX_NODES} parts")
 
 
 class _Encoder(_Bounded):

@@ -268,6 +268,12 @@ def test_what_a_check_makes_of_a_strange_value_is_the_candidates_doing(path: Pat
     assert scores(path, "assert len(f(1) + [0]) == 1", "def f(x): return []", RIGHT) == [1, 0]
 
 
+def test_a_value_that_is_too_large_to_be_an_argument_again_costs_its_item_only(path: Path) -> None:
+    deep = "def f(x):\n    y = 2\n    for _ in range(64): y = [y]\n    return y if x == 1 else x"
+    wide = "def f(x): return [0] * 49_999 if x == 1 else x"
+    assert scores(path, "assert f([f(1)]) == [2]", "def f(x): return 2 if x == 1 else x", deep, wide) == [1, 0, 0]
+
+
 def test_a_check_that_swallows_failures_does_not_make_them_pass(path: Path) -> None:
     check = "try:\n    f(1)\nexcept BaseException:\n    pass"
     assert scores(path, check, RIGHT, "def f(x): raise ValueError", "def f(x): exit(0)") == [1, 0, 0]
@@ -285,6 +291,8 @@ def test_a_value_that_keeps_a_check_busy_costs_its_item_only(path: Path, monkeyp
         ("1 / 0", "item 0: check.. raised ZeroDivisionError"),
         ("f(1); undefined", "NameError"),
         ("f(object())", "NotLiteral"),
+        ("f(1); f(object())", "NotLiteral"),
+        ("f([0] * 100_000)", "TooLarge"),
         ("f(1); raise SystemExit", "SystemExit"),
         ("f(1); return 7", r"check.. returned 7\.0"),
         ("f(1); return 'yes'", "check.. returned str"),
