@@ -5,6 +5,7 @@ A wall limit must never touch a score, so an ordinary slow machine has to stay f
 
 from __future__ import annotations
 
+from harness.domain.specs import EngineSpec
 from harness.store.database import Database
 from harness.store.records_evaluations import get_baseline, get_evaluation
 
@@ -19,15 +20,21 @@ MARGIN = 10
 # An evaluator reads an answer in far less, and a program that it runs has a limit of its own.
 SCORE_FLOOR_S = 600.0
 SCORE_S_PER_ANSWER = 5.0
-# Assumed until the baseline has been measured. Two cores that a dozen processes share gave a model of 135 million
-# parameters less than 20; larger ones have less on a machine of their own.
+# Assumed until the baseline has been measured, far below what was seen: 15 tokens a second of a model of 135 million
+# parameters in batches of four on two busy cores, 6,000 of the same model on an H200; larger ones have less.
 SLOWEST_TOKENS_PER_S = 2.0
+SLOWEST_GPU_TOKENS_PER_S = 50.0
 
 
-def limit_s(*, n_tokens: int, pace: float | None, floor_s: float) -> float:
-    """Seconds for at most `n_tokens` of answers; `pace` is in tokens a second."""
-    needed = n_tokens / SLOWEST_TOKENS_PER_S if pace is None else MARGIN * n_tokens / pace
+def limit_s(*, n_tokens: int, pace: float | None, floor_s: float, slowest: float = SLOWEST_TOKENS_PER_S) -> float:
+    """Seconds for at most `n_tokens` of answers; `pace` and `slowest` are in tokens a second."""
+    needed = n_tokens / slowest if pace is None else MARGIN * n_tokens / pace
     return max(floor_s, needed)
+
+
+def slowest_pace(engine: EngineSpec) -> float:
+    """What is assumed of an engine whose pace has not been measured: a hang on a GPU must not hold it for days."""
+    return SLOWEST_GPU_TOKENS_PER_S if engine.device.startswith("gpu") else SLOWEST_TOKENS_PER_S
 
 
 def load_limit_s(model_bytes: int) -> float:

@@ -33,6 +33,7 @@ from harness.grader.limits import (
     limit_s,
     load_limit_s,
     measured_pace,
+    slowest_pace,
 )
 from harness.grader.prompts import build_prompt
 from harness.grader.registry import ActiveRun
@@ -148,6 +149,7 @@ class RunWorker:
             n_tokens=len(items) * prompt.samples * prompt.max_tokens,
             pace=measured_pace(self._shop.db, self._run.run_id, prompt.samples),
             floor_s=CONTROL_FLOOR_S if is_control else EVALUATION_FLOOR_S,
+            slowest=slowest_pace(self._run.plan.engine),
         )
         key = self._record.evaluation_key(job.tree_hash)
         subject = Subject(self._run.plan, key, self._seen_by_services(job.folder), within_s)

@@ -2,6 +2,7 @@
 
 from grader_case import N_ITEMS, AgentSide, Case
 
+from harness.domain.specs import EngineSpec
 from harness.grader.limits import (
     EVALUATION_FLOOR_S,
     LOAD_FLOOR_S,
@@ -12,6 +13,7 @@ from harness.grader.limits import (
     load_limit_s,
     measured_pace,
     score_limit_s,
+    slowest_pace,
 )
 
 
@@ -25,6 +27,13 @@ def test_a_fast_engine_has_the_floor() -> None:
 
 def test_without_a_measurement_the_slowest_machine_is_assumed() -> None:
     assert limit_s(n_tokens=100_000, pace=None, floor_s=900) == 100_000 / SLOWEST_TOKENS_PER_S
+
+
+def test_a_first_hang_on_a_gpu_is_noticed_within_hours() -> None:
+    spec = EngineSpec(image="none", device="gpu:1 x NVIDIA H200")
+    slowest = slowest_pace(spec)
+    assert slowest_pace(spec.model_copy(update={"device": "cpu:any"})) < slowest
+    assert limit_s(n_tokens=1_319 * 400, pace=None, floor_s=900, slowest=slowest) < 4 * 3_600
 
 
 def test_the_pace_is_the_baselines(case: Case, agent: AgentSide) -> None:
