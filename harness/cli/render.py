@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # A table's column is readable from this width on, and costs so much more beside it.
 MIN_COLUMN, GAP = 16, 3
+# The first column names the row: up to this width it is never folded, so that an id can be copied.
+MAX_NAME = 32
 # CSI and OSC sequences, and single control characters other than newline and tab.
 TERMINAL_ESCAPE = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
@@ -36,10 +38,10 @@ def messages_console() -> Console:
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str = "") -> None:
     """One table on stdout, numbers to the right; where a terminal is too narrow for it, a block per row."""
     all_rows = [list(row) for row in rows]
-    texts = [[as_text(value) for value in row] for row in all_rows]
+    texts = [[as_text(value, name) for name, value in zip(columns, row, strict=True)] for row in all_rows]
     widths = [max(len(text) for text in column) for column in zip(columns, *texts, strict=True)]
     screen = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    if screen is not None and sum(min(width, MIN_COLUMN) for width in widths) + GAP * len(widths) > screen:
+    if screen is not None and _readable(widths) > screen:
         for row in texts:
             print_facts(dict(zip(columns, row, strict=True)))
             print()
@@ -47,6 +49,12 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: st
     # Without a terminal nothing may be cut off or folded: another program or a file reads it.
     console = _data_console(screen or sum(widths) + GAP * len(widths) + len(title) + GAP)
     console.print(_table(columns, all_rows, texts, title))
+
+
+def _readable(widths: Sequence[int]) -> int:
+    """The narrowest screen on which columns of these widths can be read."""
+    first, *others = widths
+    return min(first, MAX_NAME) + sum(min(width, MIN_COLUMN) for width in others) + GAP * len(widths)
 
 
 def _table(columns: Sequence[str], rows: list[list[Any]], texts: list[list[str]], title: str) -> Table:
@@ -58,7 +66,8 @@ def _table(columns: Sequence[str], rows: list[list[Any]], texts: list[list[str]]
     for index, name in enumerate(columns):
         values = [row[index] for row in rows if row[index] is not None]
         is_number = bool(values) and all(isinstance(value, int | float) for value in values)
-        table.add_column(name, justify="right" if is_number else "left", overflow="fold")
+        is_whole = index == 0 and max(len(text[0]) for text in [columns, *texts]) <= MAX_NAME
+        table.add_column(name, justify="right" if is_number else "left", overflow="fold", no_wrap=is_whole)
     for row in texts:
         table.add_row(*[Text(text) for text in row])
     return table
@@ -90,7 +99,7 @@ def print_facts(facts: Mapping[str, Any]) -> None:
     width = max((len(name) for name in facts), default=0)
     for name, value in facts.items():
         if value is not None and value != "":
-            print(f"{name:<{width}}  {as_text(value)}")
+            print(f"{name:<{width}}  {as_text(value, name)}")
 
 
 def say(message: str) -> None:
@@ -98,14 +107,16 @@ def say(message: str) -> None:
     messages_console().print(message, markup=False, highlight=False, soft_wrap=True)
 
 
-def as_text(value: Any) -> str:
-    """How a cell is shown: points with one decimal, times in UTC to the second, nothing for None."""
+def as_text(value: Any, name: str = "") -> str:
+    """How a cell of the column `name` is shown: points with one decimal, small rates and probabilities with three
+    digits that count, times in UTC to the second, nothing for None."""
     if value is None:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:.1f}"
+        is_small = 0 < abs(value) < 1 and not name.endswith("_pct")
+        return f"{value:.3g}" if is_small else f"{value:.1f}"
     if isinstance(value, datetime):
         return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
     return without_escapes(str(value))

@@ -57,6 +57,30 @@ def test_a_table_too_wide_for_the_terminal_becomes_blocks(capsys, monkeypatch):
     assert "column_number_3  value_3" in capsys.readouterr().out.splitlines()
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("improvement_p_value", 7.778769e-62, "7.78e-62"),
+        ("truncation_rate", 0.0433333, "0.0433"),
+        ("cosine", -0.31234, "-0.312"),
+        ("improvement_pct", 0.33333, "0.3"),
+        ("final_pct", 98.3333, "98.3"),
+        ("mean_output_tokens", 2.94, "2.9"),
+        ("truncation_rate", 0.0, "0.0"),
+    ],
+)
+def test_what_is_small_is_not_rounded_to_nothing(name, value, shown):
+    assert render.as_text(value, name) == shown
+
+
+def test_a_run_id_is_never_folded(capsys, monkeypatch):
+    monkeypatch.setattr(render.sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr(render.shutil, "get_terminal_size", lambda: os.terminal_size((60, 24)))
+    run_id = "20261130T214754_example_307b"
+    render.print_table(("run_id", "detail"), [(run_id, "long words " * 20)])
+    assert run_id in capsys.readouterr().out
+
+
 def test_an_empty_table_shows_its_columns(capsys):
     render.print_table(("name", "value"), [])
     assert "name" in capsys.readouterr().out
