@@ -13,12 +13,13 @@ EXAMPLES = (
     ("agents compared", "select * from v_leaderboard"),
     (
         "the last runs",
-        "select run_id, verdict, final_pct, improvement_pct from v_runs order by created_at desc limit 10",
+        "select run_id, verdict, final_pct, improvement_pct from v_runs where kind = 'agent'"
+        " order by created_at desc limit 10",
     ),
     (
         "submissions of the latest run",
         "select submission_id, state, feedback_pct, final_pct, error_class from v_submissions"
-        " where run_id = (select max(run_id) from run)",
+        " where run_id = (select max(run_id) from run where kind = 'agent')",
     ),
     ("what needs a look", "select * from v_triage"),
 )
