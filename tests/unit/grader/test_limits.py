@@ -1,5 +1,6 @@
 """How long an evaluation may take: what it can need at the measured pace, with room to spare."""
 
+import pytest
 from grader_case import N_ITEMS, AgentSide, Case
 
 from harness.domain.specs import EngineSpec
@@ -54,7 +55,7 @@ def test_several_answers_to_an_item_are_counted(case: Case, monkeypatch) -> None
     assert [given["n_tokens"] for given in asked] == [N_ITEMS * 3 * 50] * 2
     one = measured_pace(case.db, agent.run_id)
     assert one is not None
-    assert asked[1]["pace"] == 3 * one
+    assert asked[1]["pace"] == pytest.approx(3 * one)
 
 
 def test_a_load_has_time_for_a_cold_engine_and_a_slow_disk(case: Case, agent: AgentSide) -> None:
