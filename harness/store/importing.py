@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from statistics import NormalDist
+from statistics import NormalDist, fmean
 from typing import Any
 
 from pydantic import ValidationError
@@ -87,7 +87,7 @@ def _contradiction(export: RunExport) -> str:
     is_graded = any(s.evaluation is not None for s in export.submissions) or _is_graded_baseline(export)
     if (run.verdict is Verdict.GRADED) != is_graded:
         return "the verdict does not fit the submissions"
-    return _wrong_key(export)
+    return _wrong_key(export) or _wrong_item(export)
 
 
 def _is_graded_baseline(export: RunExport) -> bool:
@@ -111,6 +111,18 @@ def _wrong_key(export: RunExport) -> str:
         )
         if export.evaluations[index].key != wanted:
             return f"evaluation {index} is of another protocol, engine, base model or checkpoint"
+    return ""
+
+
+def _wrong_item(export: RunExport) -> str:
+    for item in (item for evaluation in export.evaluations for item in evaluation.items):
+        samples = item.sample_scores
+        if not all(0 <= score <= 1 for score in samples):
+            return f"item {item.item_id} has samples with a score outside [0, 1]"
+        if samples and not math.isclose(fmean(samples), item.score, abs_tol=TOLERANCE):
+            return f"the score of item {item.item_id} is not the mean of its samples"
+        if item.output_tokens < 0:
+            return f"item {item.item_id} has fewer than no output tokens"
     return ""
 
 
