@@ -88,7 +88,9 @@ def check_data_dir(benchmark: Benchmark, data_dir: Path | None) -> None:
     if data_dir is None:
         return
     if not benchmark.config.data_files:
-        raise UsageError(f"benchmark {benchmark.id} takes no --data-dir: it makes or ships its own data")
+        raise UsageError(
+            f"benchmark {benchmark.id} takes no --data-dir: it makes or ships its own data", "Leave it out."
+        )
     missing = [pattern for pattern in benchmark.config.data_files if not _fitting(data_dir, pattern)]
     if missing:
         raise UsageError(f"--data-dir {data_dir} lacks {', '.join(missing)}", "Name the folder that holds them.")

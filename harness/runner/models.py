@@ -49,7 +49,10 @@ def _local_folder(name: str, benchmark: Benchmark, settings: Settings) -> Path |
         if (folder / "config.json").is_file():
             return folder.resolve()
     if Path(name).expanduser().is_dir():
-        raise UsageError(f"{name} is no Hugging Face model folder: it has no config.json")
+        raise UsageError(
+            f"{name} is no Hugging Face model folder: it has no config.json",
+            "Name the folder that `save_pretrained` wrote, model and tokenizer; adapters must be merged first.",
+        )
     return None
 
 

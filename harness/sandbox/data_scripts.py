@@ -82,7 +82,7 @@ def run_data_script(client: DockerClient, home: Home, owner: Owner, call: DataSc
     if state.is_out_of_memory:
         raise PrerequisiteError(f"{what}ran out of its {call.memory_mb} MB of memory")
     if state.exit_code != 0:
-        raise PrerequisiteError(f"{what}failed with {state.exit_code}: {said}")
+        raise PrerequisiteError(f"{what}failed with {state.exit_code}: {said}", _what_helps(call))
     return said
 
 
@@ -113,6 +113,12 @@ def _config(client: DockerClient, home: Home, owner: Owner, call: DataScript) ->
         "use_config_proxy": call.has_network,
         "host_config": host_config(client, resources, isolation, mounts, tmpfs=temporary(call.memory_mb // 2)),
     }
+
+
+def _what_helps(call: DataScript) -> str:
+    if call.has_network:
+        return "Its last line says why. If it cannot fetch here: --data-dir FOLDER, where config.yaml has data_files."
+    return "Its last line says why. It has no network where the files come from --data-dir."
 
 
 def take_over(folder: Path) -> None:

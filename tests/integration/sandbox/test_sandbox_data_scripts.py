@@ -56,6 +56,12 @@ def test_a_failure_comes_with_its_last_words(run):
         run("def download_train_data(target_dir): raise SystemExit('no such corpus')")
 
 
+def test_a_failure_with_a_network_names_the_way_without(run):
+    with pytest.raises(PrerequisiteError, match="no route") as failure:
+        run("def download_train_data(target_dir): raise SystemExit('no route')", has_network=True)
+    assert "--data-dir" in failure.value.fix
+
+
 def test_a_missing_function_is_named(run):
     with pytest.raises(PrerequisiteError, match="has no function download_eval_data"):
         run(WRITE, function="download_eval_data")
