@@ -49,7 +49,7 @@ class Settings(BaseSettings):
     quota: Literal["auto", "loop", "watch"] = Field("auto", description="how the size limit of a workspace is held")
     runtime: str = Field("", description="OCI runtime of agent containers, e.g. runsc; empty: Docker's default")
     device: Literal["auto", "cpu", "gpu"] = Field("auto", description="what images and runs are built for")
-    log_level: str = "INFO"
+    log_level: str = Field("INFO", description="of messages on stderr, and of the grader's log")
 
     def resolved_home(self) -> Home:
         """The home as an absolute, link-free path."""

@@ -67,7 +67,7 @@ def code(benchmark: Benchmark) -> str:
     judge = JUDGES.get(benchmark.config.eval_mode)
     if judge is not None and not (benchmark.path / "eval.py").is_file():
         raise UsageError(f"there is no eval.py, and eval_mode {benchmark.config.eval_mode} needs its {judge}()")
-    return f"{len(files)} Python files, none imports the harness"
+    return f"{len(files)} Python file{'s' if len(files) != 1 else ''}, none imports the harness"
 
 
 def exposure(benchmark: Benchmark) -> str:

@@ -36,7 +36,7 @@ def check(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
-    """Try everything that a benchmark folder promises, in the containers of a real run."""
+    """Try what a benchmark promises, in a run's containers."""
     from harness.settings import load_settings
 
     settings = load_settings()

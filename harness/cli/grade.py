@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 def grade(
     task: Annotated[str, typer.Option(help="Folder under benchmarks/, or smith-<name> of SMITH_BENCH_DIR.")],
-    model: Annotated[str, typer.Option(help="The checkpoint: a Hugging Face folder.")],
+    model: Annotated[
+        str, typer.Option(help="The checkpoint: a Hugging Face folder; without --base also a model's name.")
+    ],
     base: Annotated[
         str | None,
         typer.Option(help="Its base model, as --model of `harness run`: admission and improvement as of a submission."),
@@ -27,7 +29,9 @@ def grade(
         Path | None, typer.Option(help="Folder with the benchmark's files, instead of the hub.")
     ] = None,
     protocol: Annotated[str, typer.Option(help="standard or paper.")] = "standard",
-    eval_mode: Annotated[str | None, typer.Option(help="Instead of the benchmark's own eval_mode.")] = None,
+    eval_mode: Annotated[
+        str | None, typer.Option(help="per_sample, code or opencompass; default: the benchmark's own.")
+    ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Score on so many hidden items only.")] = None,
     gpus: Annotated[str, typer.Option(help="GPU UUIDs, comma-separated (HARNESS_DEVICE=gpu).")] = "",
     no_cache: Annotated[

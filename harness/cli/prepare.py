@@ -26,7 +26,9 @@ def prepare(
     data_dir: Annotated[
         Path | None, typer.Option(help="Folder with the benchmark's files, instead of the hub.")
     ] = None,
-    eval_mode: Annotated[str | None, typer.Option(help="Instead of the benchmark's own eval_mode.")] = None,
+    eval_mode: Annotated[
+        str | None, typer.Option(help="per_sample, code or opencompass; default: the benchmark's own.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
     """Fetch, verify and store the base model and data of a benchmark."""

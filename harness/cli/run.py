@@ -34,7 +34,9 @@ def run(
     data_dir: Annotated[
         Path | None, typer.Option(help="Folder with the benchmark's files, instead of the hub.")
     ] = None,
-    eval_mode: Annotated[str | None, typer.Option(help="Instead of the benchmark's own eval_mode.")] = None,
+    eval_mode: Annotated[
+        str | None, typer.Option(help="per_sample, code or opencompass; default: the benchmark's own.")
+    ] = None,
     protocol: Annotated[str, typer.Option(help="standard or paper.")] = "standard",
     limit: Annotated[int | None, typer.Option(min=1, help="Score on so many hidden items only.")] = None,
     max_submissions: Annotated[int | None, typer.Option(min=1, help="In all; default: the task's.")] = None,
@@ -77,6 +79,8 @@ def run(
         draft = launcher.draft(request)
         if dry_run:
             _print_draft(draft, as_json)
+            if lacking := launcher.what_lacks(draft):
+                render.say(f"it could not start as it is: {lacking}")
             return
         with following(home, draft.run_id, follow):
             status = launcher.start(draft)

@@ -27,7 +27,7 @@ def show(
     run: RunArgument = LATEST,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
-    """Show one run: baseline, submissions, best, improvement; or a grading."""
+    """Show a run: baseline, submissions, best; or a grading."""
     from harness.cli.database import run_id_of
     from harness.settings import load_settings
 

@@ -32,7 +32,11 @@ def siblings(
     name: Annotated[str | None, typer.Option(help="What to call an added one; default: as its source.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
-    """Known siblings of base models (instruct, later releases): a submission should not come from one."""
+    """List, add or remove what submissions must not come from.
+
+    Siblings are other checkpoints of a base model's family: an instruct version, a later release. What is handed in
+    is compared with those that are known, and findings tell where it seems to come from one.
+    """
     from harness.runner.siblings import add_sibling, list_siblings, remove_sibling
     from harness.settings import load_settings
 

@@ -55,13 +55,12 @@ class Host:
         finally:
             client.close()
 
-    def require_images(self, draft: RunDraft) -> None:
-        """The images of a run are here; those of an agent's or a benchmark's own folder are built.
+    def require_product_images(self, draft: RunDraft) -> None:
+        """The images of ours that a run needs are here; nothing is built.
 
         Raises:
-            PrerequisiteError: one of ours is missing.
+            PrerequisiteError: one is missing.
         """
-        root = self.settings.root.resolve()
         ours = product_tags(self.settings)
         needed = {zone: ours[zone] for zone in NEEDED_ZONES if zone in draft.images}
         missing = missing_images(self.client, needed)
@@ -72,6 +71,16 @@ class Host:
                 "eval_mode opencompass needs an image of its own, which is missing or stale",
                 f"Build it, about 1.2 GB and some minutes: `harness images {OPENCOMPASS_ZONE}`.",
             )
+
+    def require_images(self, draft: RunDraft) -> None:
+        """The images of a run are here; those of an agent's or a benchmark's own folder are built.
+
+        Raises:
+            PrerequisiteError: one of ours is missing.
+        """
+        root = self.settings.root.resolve()
+        ours = product_tags(self.settings)
+        self.require_product_images(draft)
         derived = [scorer_image(root, draft.benchmark.path, ours)]
         if "agent" in draft.images:
             derived.append(agent_image(draft.agent.path, ours))

@@ -51,6 +51,14 @@ class Launcher:
         """What `request` means here, with nothing started."""
         return draft(request, self._host.settings)
 
+    def what_lacks(self, plan_draft: RunDraft) -> str:
+        """Which images it would be refused for, and what builds them; empty where none is missing."""
+        try:
+            self._host.require_product_images(plan_draft)
+        except PrerequisiteError as error:
+            return f"{error.what}. {error.fix}"
+        return ""
+
     def start(self, plan_draft: RunDraft) -> RunStatus:
         """Prepares, registers and drives a new run to its verdict.
 

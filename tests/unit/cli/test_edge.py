@@ -128,6 +128,12 @@ def test_an_unknown_setting_is_refused_with_the_nearest_name(own_settings, tmp_p
     assert "HARNESS_QUOTA?" in capsys.readouterr().err
 
 
+def test_the_list_of_commands_is_whole_on_80_columns(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert guarded(["--help"]) == 0
+    assert "..." not in capsys.readouterr().out.partition("Commands:")[2]
+
+
 def test_startup_is_quick():
     started = time.monotonic()
     subprocess.run([sys.executable, "-m", "harness", "--help"], capture_output=True, check=True)
@@ -135,15 +141,28 @@ def test_startup_is_quick():
     assert time.monotonic() - started < 3
 
 
-@pytest.mark.parametrize(("mode", "says"), [("nonsense", "no eval_mode nonsense"), ("code", "has no program()")])
+@pytest.mark.parametrize(
+    ("mode", "says"),
+    [("nonsense", "no eval_mode nonsense"), pytest.param("code", "has no program()", marks=pytest.mark.docker)],
+)
 def test_an_eval_mode_that_cannot_be_is_a_usage_error(own_settings, capsys, mode, says):
     for command in (["run", "--agent", "noop"], ["prepare"]):
         assert guarded([*command, "--task", "arithmetic", "--eval-mode", mode]) == 2
         assert says in capsys.readouterr().err.replace("\n", " ")
 
 
+@pytest.mark.docker
 def test_a_dry_run_tells_the_eval_mode(own_settings, capsys):
     options = ["--agent", "noop", "--task", "gsm8k", "--model", "x", "--dry-run"]
     assert guarded(["run", *options, "--eval-mode", "opencompass"]) == 0
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("eval mode")]
     assert line.split()[-1] == "opencompass"
+
+
+@pytest.mark.docker
+def test_a_dry_run_tells_images_that_are_missing(own_settings, capsys, monkeypatch):
+    # Images of another base have tags that nothing has been built under.
+    monkeypatch.setenv("HARNESS_BASE_IMAGE", "example.invalid/none:1")
+    assert guarded(["run", "--agent", "noop", "--task", "arithmetic", "--dry-run"]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "could not start as it is: images are missing or stale: base" in said or "stale: torch" in said
