@@ -69,7 +69,11 @@ def benchmark_folder(settings: Settings, benchmark_id: str) -> Path:
     for folder in _smith_folders(settings):
         if _smith_id(folder) == benchmark_id:
             return folder
-    raise _unknown("benchmark", benchmark_id, benchmark_names(settings), _benchmark_root(settings))
+    unknown = _unknown("benchmark", benchmark_id, benchmark_names(settings), _benchmark_root(settings))
+    if not benchmark_id.startswith(SMITH_PREFIX):
+        raise unknown
+    where = f"Published ones are looked for in {settings.smith_folder()} (SMITH_BENCH_DIR)."
+    raise UsageError(unknown.what, f"{unknown.fix} {where}")
 
 
 def benchmark_at(settings: Settings, folder: Path) -> Benchmark:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 # Of the default protocol's hash: enough to tell two apart, or to find it in the record.
 SHOWN_HASH = 12
+SHOWN_ERROR = 80
 COLUMNS = (
     *("id", "mode", "modes", "default_model", "version", "hidden_items", "final_items", "is_prepared"),
     *("max_submissions", "max_submissions_per_hour", "task_protocol", "detectable_points", "description", "error"),
@@ -43,11 +44,17 @@ def print_benchmarks(rows: list[Row]) -> None:
             "quota": _quota(row),
             "detectable": row["detectable_points"],
             "task protocol": (row["task_protocol"] or "")[:SHOWN_HASH],
-            "description": row["description"] if row["error"] is None else f"unusable: {row['error']}",
+            "description": row["description"] if row["error"] is None else f"unusable: {_short(row['error'])}",
         }
         for row in rows
     ]
     render.print_table(tuple(shown[0]), [tuple(row.values()) for row in shown])
+
+
+def _short(error: str) -> str:
+    """What fits a line of the table; the whole is told on stderr and with `--json`."""
+    line = error.splitlines()[0]
+    return line if len(line) <= SHOWN_ERROR else line[:SHOWN_ERROR] + "..."
 
 
 def _quota(row: Row) -> str:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 # What of a run fits on a line; `--json` has the rest.
 RUN_COLUMNS = ("run_id", "agent", "task", "state", "final_pct", "improvement_pct")
+UNTOLD = (None, "", "standard")
 
 
 class Kind(StrEnum):
@@ -40,15 +41,21 @@ def list_(
     rows = _LISTS[kind](settings)
     if kind is Kind.BENCHMARKS:
         _tell_broken(rows)
+        _tell_no_folder(settings)
     if as_json:
         render.print_json(rows)
     elif rows and kind is Kind.BENCHMARKS:
         print_benchmarks(rows)
     elif rows:
-        columns = [name for name in rows[0] if kind is not Kind.RUNS or name in RUN_COLUMNS]
+        columns = [name for name in rows[0] if name in RUN_COLUMNS or (kind is not Kind.RUNS and _is_told(name, rows))]
         render.print_table(columns, [[row[name] for name in columns] for row in rows])
     else:
         render.say(f"no {kind} here (`harness config` shows the folders in HARNESS_ROOT and HARNESS_HOME)")
+
+
+def _is_told(name: str, rows: list[Row]) -> bool:
+    """Whether any row has something in this column that does not go without saying; `--json` has all."""
+    return any(row[name] not in UNTOLD for row in rows)
 
 
 def _runs(settings: Settings) -> list[Row]:
@@ -80,6 +87,12 @@ def _tell_broken(rows: list[Row]) -> None:
     for row in rows:
         if row["error"] is not None:
             render.say(f"{row['id']} cannot be used: {row['error']}")
+
+
+def _tell_no_folder(settings: Settings) -> None:
+    """A SMITH_BENCH_DIR that somebody has set, and that is not there."""
+    if "smith_bench_dir" in settings.model_fields_set and not settings.smith_folder().is_dir():
+        render.say(f"SMITH_BENCH_DIR {settings.smith_bench_dir} is no folder: none of its benchmarks is listed")
 
 
 def _agents(settings: Settings) -> list[Row]:

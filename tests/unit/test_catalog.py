@@ -169,6 +169,12 @@ def test_published_folder_is_found_with_a_prefix_and_its_unknown_keys_ignored(se
     assert [benchmark.id for benchmark in catalog.list_benchmarks(settings)] == ["smith-web"]
 
 
+def test_an_unknown_published_folder_tells_where_it_was_looked_for(settings: Settings) -> None:
+    with pytest.raises(UsageError) as error:
+        catalog.find_benchmark(settings, "smith-web")
+    assert str(settings.smith_bench_dir) in error.value.fix
+
+
 def test_published_folder_goes_by_the_name_in_its_config(settings: Settings) -> None:
     write_benchmark(settings.smith_bench_dir, "folder", "name: shop\n")
     assert catalog.find_benchmark(settings, "smith-shop").path.name == "folder"

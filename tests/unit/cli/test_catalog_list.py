@@ -52,6 +52,14 @@ def test_a_broken_folder_of_ours_is_a_row_with_its_error(
     assert "unusable: " in capsys.readouterr().out
 
 
+def test_a_folder_of_published_benchmarks_that_is_not_there_is_told(
+    own_settings: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SMITH_BENCH_DIR", str(tmp_path / "typo"))
+    assert guarded(["list", "benchmarks"]) == 0
+    assert "typo is no folder" in capsys.readouterr().err.replace("\n", " ")
+
+
 def test_it_tells_what_can_be_shown_before_anything_is_prepared(
     own_settings: Home, capsys: pytest.CaptureFixture[str]
 ) -> None:
