@@ -165,4 +165,5 @@ def test_a_dry_run_tells_images_that_are_missing(own_settings, capsys, monkeypat
     monkeypatch.setenv("HARNESS_BASE_IMAGE", "example.invalid/none:1")
     assert guarded(["run", "--agent", "noop", "--task", "arithmetic", "--dry-run"]) == 0
     said = " ".join(capsys.readouterr().err.split())
-    assert "could not start as it is: images are missing or stale: base" in said or "stale: torch" in said
+    assert "could not start as it is: images are missing or stale: agent" in said
+    assert "make images" in said
