@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-FENCE = re.compile(r"^[ \t]*```[^\n`]*\n(.*?)(?:^[ \t]*```|\Z)", re.M | re.S)
+FENCE = re.compile(r"^([ \t]*)```[^\n`]*\n(.*?)(?:^[ \t]*```|\Z)", re.M | re.S)
 # How a line at the margin begins that belongs to a module, or to a function's body, and is no talk about it.
 MODULE = re.compile(r"(?:def|class|async|from|import)\b|@")
 STATEMENT = re.compile(
@@ -37,12 +37,18 @@ def check(candidate: Any, question: str, reference: str, *, entry_point: str, te
 def extract(model_answer: str, *, entry_point: str, **extra: object) -> str | None:
     """The code in an answer: of its fenced blocks the one with the function, else the text; None if there is none."""
     defines = re.compile(rf"^(?:async )?def {re.escape(entry_point)}\b", re.M)
-    blocks = FENCE.findall(model_answer)
+    blocks = [_block(indent, code, defines) for indent, code in FENCE.findall(model_answer)]
     text = next((block for block in blocks if defines.search(block)), blocks[0] if blocks else model_answer)
     found = defines.search(text)
     if found is None:
         return _body(text)
     return text if blocks else _module(text, found.end())
+
+
+def _block(indent: str, code: str, defines: re.Pattern[str]) -> str:
+    """The code of a fenced block, without the fence's own indentation (as in a list) where the function has it too."""
+    dedented = re.sub(rf"^[ \t]{{0,{len(indent)}}}", "", code, flags=re.M)
+    return dedented if defines.search(dedented) else code
 
 
 def _module(text: str, function_at: int) -> str:

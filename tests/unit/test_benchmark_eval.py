@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import time
 from pathlib import Path
+from textwrap import indent
 from types import ModuleType
 
 import pytest
@@ -140,6 +141,9 @@ WHOLE = f"def first(xs):\n{BODY}"
         "```python\nif not xs:\n    return 0\nreturn xs[0]\n```",
         f"Usage:\n```python\nfirst([1])\n```\nCode:\n```python\n{WHOLE}```",
         f"  ```python\n{WHOLE}  ```",
+        "1. As follows:\n" + indent(f"```python\nimport math\n\n{WHOLE}```\nThat is all.", "   "),
+        "- As follows:\n" + indent(f"```python\n{WHOLE}```", "\t"),
+        f"1. As follows:\n   ```python\n{BODY}   ```",
         f"{WHOLE}\n\nTOTAL = 3\n\ndef other():\n    return first([])",
         "xs = xs or [0]\n    return xs[0]",
         "xs: list = xs or [0]\nreturn xs[0]",
@@ -167,6 +171,7 @@ def test_humaneval_finds_no_program_where_there_is_none(answer: str) -> None:
         "a" + " " * 8_000 + "!",
         "a: " + "b " * 4_000,
         "```\n" * 2_000,
+        " " * 4_000 + "```\n" + (" " * 40 + "x\n") * 200,
         "```" * 3_000,
         "def first(" + "(" * 8_000,
         " " * 8_000 + "x",
