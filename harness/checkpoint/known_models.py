@@ -7,6 +7,7 @@ sibling's file is all that a comparison needs: it can be shared, and fetched, wi
 from __future__ import annotations
 
 import re
+import stat
 import tempfile
 from pathlib import Path
 from typing import Annotated
@@ -109,7 +110,11 @@ def read_known_model(path: Path) -> KnownModel:
         UsageError: it is none, or of another version, or huge.
     """
     try:
-        size = path.stat().st_size
+        state = path.stat()
+        size = state.st_size
+        if not stat.S_ISREG(state.st_mode):
+            # A pipe would be waited for, for ever.
+            raise UsageError(f"{path} is no regular file", "Name a file of `harness siblings add`.")
         if size > MAX_FILE_BYTES:
             raise UsageError(
                 f"{path} has {size} bytes: that is no fingerprint", "Name a file of `harness siblings add`."

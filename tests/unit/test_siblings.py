@@ -263,6 +263,13 @@ def test_a_huge_file_is_not_read(tmp_path: Path):
         read_known_model(tmp_path / "huge")
 
 
+@pytest.mark.timeout(10)
+def test_a_pipe_among_the_siblings_is_not_waited_for(tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe.json")
+    with pytest.raises(UsageError, match="no regular file"):
+        read_known_model(tmp_path / "pipe.json")
+
+
 # The command
 
 
