@@ -99,7 +99,8 @@ def print_facts(facts: Mapping[str, Any]) -> None:
     width = max((len(name) for name in facts), default=0)
     for name, value in facts.items():
         if value is not None and value != "":
-            print(f"{name:<{width}}  {as_text(value, name)}")
+            # What is told of a checkpoint may have several lines: none of them may look like a fact.
+            print(f"{name:<{width}}  " + f"\n{'':<{width}}  ".join(as_text(value, name).splitlines()))
 
 
 def say(message: str) -> None:

@@ -99,3 +99,10 @@ def test_json_takes_times(capsys):
 def test_csv_quotes(capsys):
     render.print_csv(("a", "b"), [('x,"y"', None)])
     assert capsys.readouterr().out == 'a,b\n"x,""y""",\n'
+
+
+def test_a_value_of_several_lines_cannot_pass_for_a_fact(capsys):
+    render.print_facts({"state": "no_submission", "why": "no such\nverdict  graded\r\n\nscore 99\u2028end"})
+    lines = capsys.readouterr().out.split("\n")
+    assert lines[0] == "state  no_submission"
+    assert [line[:5] for line in lines[1:]] == ["why  ", *[" " * 5] * 4, ""]
