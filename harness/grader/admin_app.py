@@ -142,6 +142,7 @@ def close(grader: Served, run_id: str, asked: admin.CloseRun) -> admin.RunStatus
     grader.registry.remove(run_id)
     for submission in submissions_of(grader.db, run_id):
         grader.waiters.wake(submission.id)
+    grader.intake.settle(run_id)
     return status_of(grader, run_id, record)
 
 

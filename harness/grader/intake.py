@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import Future
+from collections.abc import Callable
+from concurrent.futures import Future, wait
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any, TypeVar
 
 from loguru import logger
 
@@ -27,8 +29,12 @@ from harness.store.records_queue import admitting_submissions
 from harness.store.records_submissions import mark_admitted, new_submission, reject_submission
 
 THREADS, THREADS_PER_RUN = 4, 1
+# To examine a submission takes seconds at most, beside several siblings of a large model.
+SETTLE_S = 20.0
 TICK = timedelta(microseconds=1)
 ADMITTED_AGAIN = "taken up again after a restart of the grader"
+
+T = TypeVar("T")
 
 
 class CopyClock:
@@ -69,6 +75,7 @@ class Intake:
         self._pool = FairPool(THREADS, THREADS_PER_RUN, "admission")
         self._lock = threading.Lock()
         self._in_flight: set[int] = set()
+        self._pending: dict[str, set[Future[Any]]] = {}
 
     def reserve(self, run: ActiveRun, model_path: str, note: str | None) -> SubmissionRecord:
         """A new submission in state `admitting`, which counts against the quota.
@@ -93,7 +100,7 @@ class Intake:
 
     def admit(self, run: ActiveRun, record: SubmissionRecord) -> Future[SubmissionRecord]:
         """The queued submission, once it is copied and judged; runs on whether or not anybody waits."""
-        return self._pool.submit(run.run_id, partial(self._admit, run, record, is_again=False))
+        return self._begin(run, partial(self._admit, run, record, is_again=False))
 
     def take_up(self, run: ActiveRun) -> int:
         """Admits what a dead grader left half-copied; called when the workspace is at hand again. How many."""
@@ -101,12 +108,33 @@ class Intake:
             left = [r for r in admitting_submissions(self._shop.db, run.run_id) if r.id not in self._in_flight]
             self._in_flight.update(record.id for record in left)
         for record in left:
-            self._pool.submit(run.run_id, partial(self._admit, run, record, is_again=True))
+            self._begin(run, partial(self._admit, run, record, is_again=True))
         return len(left)
 
     def examine_missed(self, run: ActiveRun) -> None:
         """Looks in the background at what was admitted before, and not examined."""
-        self._pool.submit(run.run_id, partial(self._examiner.catch_up, run))
+        self._begin(run, partial(self._examiner.catch_up, run))
+
+    def settle(self, run_id: str) -> None:
+        """Waits, within reason, for what goes on for a run: its findings belong to the record that is then kept."""
+        with self._lock:
+            pending = tuple(self._pending.get(run_id, ()))
+        if wait(pending, SETTLE_S).not_done:
+            logger.warning("run {} is closed before all its submissions were examined", run_id)
+
+    def _begin(self, run: ActiveRun, work: Callable[[], T]) -> Future[T]:
+        future = self._pool.submit(run.run_id, work)
+        with self._lock:
+            self._pending.setdefault(run.run_id, set()).add(future)
+        future.add_done_callback(partial(self._forget, run.run_id))
+        return future
+
+    def _forget(self, run_id: str, future: Future[Any]) -> None:
+        with self._lock:
+            pending = self._pending[run_id]
+            pending.discard(future)
+            if not pending:
+                del self._pending[run_id]
 
     def inspect(self, run: ActiveRun, model_path: str, store: SnapshotStore) -> Future[Admitted]:
         """Admission into a store of its own, for `/validate`: nothing is recorded."""

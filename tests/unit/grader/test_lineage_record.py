@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from grader_case import BASE_SKILL, AgentSide, Case
@@ -13,7 +16,9 @@ from served import wait_until
 from harness.checkpoint.fingerprint import fingerprint_of
 from harness.checkpoint.known_models import KnownModel, KnownModels
 from harness.checkpoint.tree import tree_hash
+from harness.domain.admin import CloseRun, FinishRun
 from harness.domain.findings import Finding
+from harness.domain.runs import EndedBy
 from harness.grader import examiner
 from harness.store.query import run_query
 from harness.store.records_findings import findings_of
@@ -132,3 +137,24 @@ def test_what_was_not_examined_when_the_grader_died_is_examined_later(own_case: 
     own_case.hand_over(agent.run_id, agent.workspace)
     own_case.again(agent).submit(agent.write("v2", 0.35))
     assert [one.submission_number for one in found(own_case, agent, 2)] == [1, 2]
+
+
+def test_a_run_is_not_closed_before_its_findings_are_there(
+    case: Case, agent: AgentSide, monkeypatch: pytest.MonkeyPatch
+):
+    add = examiner.add_findings
+
+    def slow(*values: Any) -> None:
+        time.sleep(2.0)
+        add(*values)
+
+    monkeypatch.setattr(examiner, "add_findings", slow)
+    # The reply waits for the findings, so that it tells nothing of them; whoever asks for the status does not.
+    path = agent.write("v1", 0.4)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(agent.submit, path)
+        wait_until(lambda: any(one.state == "scored" for one in case.admin.status(agent.run_id).submissions), 10)
+        assert findings_of(case.db, agent.run_id) == ()
+        case.admin.post(f"/runs/{agent.run_id}/finish", FinishRun(ended_by=EndedBy.FINISHED).model_dump_json())
+        case.admin.post(f"/runs/{agent.run_id}/close", CloseRun().model_dump_json())
+        assert [one.submission_number for one in findings_of(case.db, agent.run_id)] == [1]
