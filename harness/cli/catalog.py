@@ -10,6 +10,7 @@ import typer
 
 from harness.cli import render
 from harness.cli.benchmarks import print_benchmarks
+from harness.cli.grade import STATES
 
 if TYPE_CHECKING:
     from harness.settings import Settings
@@ -47,6 +48,8 @@ def list_(
     elif rows and kind is Kind.BENCHMARKS:
         print_benchmarks(rows)
     elif rows:
+        if kind is Kind.GRADINGS:
+            rows = [row | {"state": STATES.get(row["state"], row["state"])} for row in rows]
         columns = [name for name in rows[0] if name in RUN_COLUMNS or (kind is not Kind.RUNS and _is_told(name, rows))]
         render.print_table(columns, [[row[name] for name in columns] for row in rows])
     else:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from harness.report.grading import GradingReport
     from harness.runner.request import RunRequest
 
+# Verdicts speak of agents; of a checkpoint they mean this.
+STATES = {"no_submission": "refused", "agent_failed": "failed"}
+
 
 def grade(
     task: Annotated[str, typer.Option(help="Folder under benchmarks/, or smith-<name> of SMITH_BENCH_DIR.")],
@@ -94,7 +97,7 @@ def show_grading(report: GradingReport) -> None:
         "task": f"{report.task} ({report.protocol}{f', --limit {report.limit}' if report.limit else ''})",
         "model": report.model,
         "base": report.base_model,
-        "state": None if report.state == "graded" else report.state,
+        "state": None if report.state == "graded" else STATES.get(report.state, report.state),
         "why": None if report.score else report.detail,
         f"score, {decides} items": _score(report.score),
         "feedback items": _score(report.feedback),

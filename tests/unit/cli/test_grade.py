@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from samples import items, plan, registered
 
+from harness.cli.catalog import Kind, list_
 from harness.cli.database import run_id_of
 from harness.cli.grade import _named, show_grading
 from harness.cli.show import show
@@ -70,6 +73,16 @@ def test_one_that_goes_on_has_no_score_yet(recorded: Home, capsys) -> None:
     out = capsys.readouterr().out
     assert "planned" in out
     assert "score" not in out
+
+
+def test_a_refused_checkpoint_is_called_that(recorded: Home, graded_checkpoint: str, capsys) -> None:
+    with closing(sqlite3.connect(recorded.db)) as connection, connection:
+        connection.execute("UPDATE run SET verdict = 'no_submission' WHERE run_id = ?", (graded_checkpoint,))
+    for shown in (lambda: show(graded_checkpoint, as_json=False), lambda: list_(Kind.GRADINGS, as_json=False)):
+        shown()
+        out = capsys.readouterr().out
+        assert out.count("refused") == 1
+        assert "no_submission" not in out
 
 
 def test_with_a_base_the_checkpoint_must_be_a_folder(tmp_path) -> None:
