@@ -16,7 +16,7 @@ _RANGE = 2**64
 def hidden_flags(questions: Sequence[str], hidden_share: float) -> tuple[bool, ...]:
     """For each question whether its item is hidden.
 
-    Equal questions (case and spaces aside) are on one side. What side that is depends on the question alone, so neither
+    Equal questions (see `normal_question`) are on one side. What side that is depends on the question alone, so neither
     order nor other items matter; only where one side would be empty the nearest question goes over to it.
 
     Raises:

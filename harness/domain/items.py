@@ -38,8 +38,9 @@ def parse_item(record: dict[str, Any]) -> Item:
 
 
 def normal_question(question: str) -> str:
-    """The question as far as it says whether two are the same: case, width and spaces aside."""
-    return " ".join(unicodedata.normalize("NFKC", question).casefold().split())
+    """The question as far as it says whether two are the same: case, width, spaces and invisible characters aside."""
+    seen = "".join(c for c in question if unicodedata.category(c) != "Cf")
+    return " ".join(unicodedata.normalize("NFKC", seen).casefold().split())
 
 
 def items_hash(items: Sequence[Item]) -> str:

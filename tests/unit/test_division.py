@@ -72,3 +72,10 @@ def test_what_cannot_be_divided_is_refused(questions: list[str]) -> None:
 
 def test_lone_surrogates_have_a_side_too() -> None:
     assert len(hidden_flags(["\ud800", "a", "b"], 0.5)) == 3
+
+
+@pytest.mark.parametrize(
+    "other", ["two\u200b plus two", "t\u00adwo plus two\ufeff", "\u202etwo\u00a0plus\u2060 two", "TWO  plus\ttwo"]
+)
+def test_what_nobody_can_see_makes_no_other_question(other: str) -> None:
+    assert normal_question(other) == normal_question("two plus two") != normal_question("two plus three")
