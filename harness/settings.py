@@ -82,8 +82,12 @@ def load_settings() -> Settings:
         return Settings()
     except ValidationError as error:
         first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
-        raise UsageError(f"setting {name}: {first['msg']}", "Run `harness config` to see every setting.") from error
+        field = str(first["loc"][0])
+        name = next((known for known, its_field in known_names().items() if field in (known, its_field)), field)
+        raise UsageError(
+            f"setting {name}: {first['msg']}",
+            f"Correct it in the environment or in {ENV_FILE}; docs/operations.md has every setting.",
+        ) from error
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,10 @@ class ChatEndpoint:
             ):
                 content = _bounded(response)
         except httpx.HTTPError as error:
-            raise ServiceUnavailable(f"the LLM at {self.host} does not answer: {type(error).__name__}") from error
+            raise ServiceUnavailable(
+                f"the LLM at {self.host} does not answer: {type(error).__name__}",
+                "Look whether --llm-base-url is right and can be reached from here, and try again.",
+            ) from error
         return self._understood(response.status_code, content)
 
     def _understood(self, status: int, content: bytes) -> ChatReply:

@@ -128,6 +128,12 @@ def test_an_unknown_setting_is_refused_with_the_nearest_name(own_settings, tmp_p
     assert "HARNESS_QUOTA?" in capsys.readouterr().err
 
 
+def test_a_value_that_does_not_fit_names_the_variable(own_settings, capsys, monkeypatch):
+    monkeypatch.setenv("HARNESS_DEVICE", "tpu")
+    assert guarded(["config"]) == 2
+    assert "setting HARNESS_DEVICE: " in capsys.readouterr().err
+
+
 def test_the_list_of_commands_is_whole_on_80_columns(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     assert guarded(["--help"]) == 0
