@@ -69,7 +69,7 @@ class Host:
         if draft.images["scorer"] == ours[OPENCOMPASS_ZONE] and not has_image(self.client, ours[OPENCOMPASS_ZONE]):
             raise PrerequisiteError(
                 "eval_mode opencompass needs an image of its own, which is missing or stale",
-                f"Build it, about 1.2 GB and some minutes: `harness images {OPENCOMPASS_ZONE}`.",
+                f"Build it, about 1.1 GB and some minutes: `harness images {OPENCOMPASS_ZONE}`.",
             )
 
     def require_images(self, draft: RunDraft) -> None:
