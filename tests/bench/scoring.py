@@ -312,7 +312,7 @@ class Bench:
                 f"{s.different_answers:8} {s.different_scores:6}"
             )
         if ratio := self._ratio():
-            lines += [f"a new engine ({kind}) takes {times:.1f} times as long" for kind, times in ratio.items()]
+            lines += [f"a new engine ({kind}) takes {times:.2f} times as long" for kind, times in ratio.items()]
         return lines
 
     def _planned(self) -> RunPlan:
