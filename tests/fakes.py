@@ -62,7 +62,7 @@ class FakeInference:
 
     def info(self) -> EngineInfo:
         self._require_up()
-        return EngineInfo(spec=self.spec, versions={"fake": "1"}, device_name="fake")
+        return EngineInfo(spec=self.spec, versions={"fake": "1"}, device_name="fake", settings={"block_size": "16"})
 
     def load(self, request: LoadRequest) -> LoadReply:
         self._require_up()

@@ -75,6 +75,11 @@ def service(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 class TestVllmEngine(EngineContract):
     """`vllm` on the CPU in float32, on a GPU in bfloat16."""
 
+    def test_info_names_vllm_and_what_decides_answers_beside_the_spec(self, service: ServedModels) -> None:
+        info = service.client.info()
+        assert "vllm" in info.versions
+        assert {"max_num_batched_tokens", "enable_prefix_caching", "block_size"} <= info.settings.keys()
+
 
 CORRUPTION = """
 import sys

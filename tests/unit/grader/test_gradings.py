@@ -68,6 +68,10 @@ def test_a_model_of_its_own_has_its_score(case: Case):
     assert (report.state, report.overall.n_items) == ("graded", N_ITEMS)
     assert report.overall.score_pct > 80
     assert not report.measured.is_stored
+    assert report.measured.engine == case.inference.spec.model_dump(mode="json")
+    assert report.measured.engine_info == {
+        "versions": {"fake": "1"}, "device_name": "fake", "settings": {"block_size": "16"},
+    }  # fmt: skip
 
 
 def test_the_same_bytes_are_scored_once_and_anew_where_that_is_asked_for(case: Case):
