@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +17,7 @@ from harness.domain.base import Frozen
 from harness.errors import InfrastructureError, PrerequisiteError
 from harness.home import Home
 from harness.sandbox.engine import LABEL_HOME, LABEL_ZONE, docker_errors, log_tail
-from harness.sandbox.networks import ZONE_GRADER, repair_grader
+from harness.sandbox.networks import ZONE_GRADER, remove_doubles, repair_grader
 from harness.sandbox.process import ProcessResult, run_process
 
 PROBE_TIMEOUT_S = 30
@@ -126,13 +129,15 @@ def compose_up(client: DockerClient, root: Path, spec: GraderSpec) -> GraderCont
         PrerequisiteError: no usable Compose client, or an image is missing.
         InfrastructureError: the grader does not stay up; the message ends with its last log lines.
     """
-    running = grader_container(client, spec.home)
-    if running is not None and running.is_running and running.image == spec.image:
-        return running
-    repair_grader(client, spec.home)
-    arguments = ["up", "-d", "--no-build", "--remove-orphans"]
-    _compose(root, spec.home, arguments, compose_environment(spec))
-    return _await_running(client, spec.home)
+    with _alone(spec.home):
+        running = grader_container(client, spec.home)
+        if running is not None and running.is_running and running.image == spec.image:
+            return running
+        remove_doubles(client, f"{project_name(spec.home)}_")
+        repair_grader(client, spec.home)
+        arguments = ["up", "-d", "--no-build", "--remove-orphans"]
+        _compose(root, spec.home, arguments, compose_environment(spec))
+        return _await_running(client, spec.home)
 
 
 def start_again(client: DockerClient, home: Home) -> bool:
@@ -148,11 +153,23 @@ def start_again(client: DockerClient, home: Home) -> bool:
 
 def compose_down(client: DockerClient, root: Path, home: Home) -> bool:
     """Stops and removes a home's services; returns whether there was anything. What they stored stays."""
-    if grader_container(client, home) is None:
-        return False
-    repair_grader(client, home)
-    _compose(root, home, ["down", "--remove-orphans"], {"HARNESS_HOME": str(home.path)})
-    return True
+    with _alone(home):
+        if grader_container(client, home) is None:
+            return False
+        repair_grader(client, home)
+        _compose(root, home, ["down", "--remove-orphans"], {"HARNESS_HOME": str(home.path)})
+        return True
+
+
+@contextmanager
+def _alone(home: Home) -> Iterator[None]:
+    """One process at a time: of two that begin at once, Compose would make a network of one name each."""
+    folder = os.open(home.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
 
 
 def _compose(root: Path, home: Home, arguments: list[str], environment: dict[str, str]) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from ipaddress import IPv4Network
 from itertools import chain
 from pathlib import Path
@@ -201,6 +203,16 @@ def _disconnect(client: DockerClient, container: str, network_id: str) -> None:
         except APIError as error:
             if not is_gone(error):
                 raise
+
+
+def remove_doubles(client: DockerClient, prefix: str) -> None:
+    """Removes networks with such a name of which there are two: by name, Docker then finds neither. Used ones stay."""
+    with docker_errors("looking for networks of one name"):
+        names = Counter(str(network["Name"]) for network in client.api.networks(names=[prefix]))
+        for network in client.api.networks(names=[prefix]):
+            if network["Name"].startswith(prefix) and names[network["Name"]] > 1:
+                with suppress(APIError):
+                    client.api.remove_network(network["Id"])
 
 
 def repair_grader(client: DockerClient, home: Home) -> list[str]:

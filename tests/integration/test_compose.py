@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,17 @@ import httpx
 import pytest
 from built_images import ROOT, built_image
 from docker import DockerClient
+from docker.errors import APIError
 
 from harness.home import Home
-from harness.sandbox.compose import GraderSpec, compose_down, compose_up, grader_container, grader_user
+from harness.sandbox.compose import (
+    GraderSpec,
+    compose_down,
+    compose_up,
+    grader_container,
+    grader_user,
+    project_name,
+)
 from harness.sandbox.engine import connect
 from harness.unix_socket import reachable
 
@@ -101,3 +110,29 @@ def test_down_removes_container_and_network(client: DockerClient, home: Home) ->
     assert grader_container(client, home) is None
     assert network not in {found["Name"] for found in client.api.networks()}
     assert not compose_down(client, ROOT, home)
+
+
+def test_of_those_that_begin_at_once_one_starts_it_for_all(client: DockerClient, home: Home) -> None:
+    with ThreadPoolExecutor(3) as pool:
+        try:
+            found = {up.container_id for up in pool.map(lambda _: compose_up(client, ROOT, spec_of(home)), range(3))}
+            assert len(found) == 1
+        finally:
+            compose_down(client, ROOT, home)
+    assert not [one["Name"] for one in client.api.networks() if one["Name"].startswith(project_name(home))]
+
+
+def test_two_networks_of_one_name_are_put_right(client: DockerClient, home: Home) -> None:
+    name = f"{project_name(home)}_core"
+    try:
+        for _ in range(2):
+            client.api.create_network(name, check_duplicate=False)
+    except APIError:
+        client.api.remove_network(name)
+        pytest.skip("this Docker refuses a second network of one name")
+    try:
+        assert compose_up(client, ROOT, spec_of(home)).is_running
+    finally:
+        compose_down(client, ROOT, home)
+        for network in client.api.networks(names=[name]):
+            client.api.remove_network(network["Id"])
