@@ -167,5 +167,5 @@ def _content(path: Path) -> str:
     data = path.read_bytes()
     try:
         return json.dumps(json.loads(data), sort_keys=True)
-    except ValueError:
+    except (ValueError, RecursionError):
         return data.hex()

@@ -55,6 +55,8 @@ def remove_read_only(folder: Path) -> None:
 def copy_folder(source: Path, target: Path, count: Count = lambda n_bytes: None) -> None:
     """Copies regular files and folders, links resolved (a hub cache is made of them); bytes are told to `count`.
 
+    A link out of the folder is refused: an agent may have written it, and whoever gets the copy would read the target.
+
     Raises:
         UsageError: `source` holds something else than files and folders.
         PrerequisiteError: the disk is full.
@@ -63,6 +65,8 @@ def copy_folder(source: Path, target: Path, count: Count = lambda n_bytes: None)
         for path in sorted(source.rglob("*")):
             if path.name.startswith(".") or "__pycache__" in path.parts:
                 continue
+            if path.is_symlink() and not _stays_inside(path, source.resolve()):
+                raise UsageError(f"{path} is a link to something outside of {source}", "Put the file itself there.")
             copy = target / path.relative_to(source)
             if path.is_dir():
                 copy.mkdir(parents=True, exist_ok=True)
@@ -73,6 +77,16 @@ def copy_folder(source: Path, target: Path, count: Count = lambda n_bytes: None)
                 raise UsageError(f"{path} is neither a file nor a folder", "Remove it, or name another folder.")
     except OSError as error:
         raise PrerequisiteError(f"could not copy {source}: {error}", "Free disk space under the home.") from error
+
+
+def _stays_inside(link: Path, folder: Path) -> bool:
+    """Whether a link leads to what lies in its folder, or to a blob of the hub cache that its folder belongs to."""
+    blobs = [folder.parents[1] / "blobs"] if folder.parent.name == "snapshots" else []
+    try:
+        target = link.resolve(strict=True)
+    except (OSError, RuntimeError):
+        return False
+    return any(target.is_relative_to(root) for root in [folder, *blobs])
 
 
 def _copy_file(source: Path, target: Path, count: Count) -> None:

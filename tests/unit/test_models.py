@@ -112,3 +112,22 @@ def test_a_folder_without_safetensors_is_refused(model: Path, benchmark: Benchma
         file.rename(model / "pytorch_model.bin")
     with pytest.raises(UsageError, match="safetensors"):
         prepare_model(str(model), benchmark, settings, quiet)
+
+
+def test_a_link_out_of_the_folder_is_not_followed(
+    model: Path, benchmark: Benchmark, settings: Settings, tmp_path: Path
+) -> None:
+    (tmp_path / "secret.txt").write_text("of this machine")
+    (model / "notes.txt").symlink_to(tmp_path / "secret.txt")
+    with pytest.raises(UsageError, match="outside"):
+        prepare_model(str(model), benchmark, settings, quiet)
+    assert not list(home_of(settings).models.rglob("notes.txt"))
+    (model / "notes.txt").unlink()
+    (model / "etc").symlink_to("/etc")
+    with pytest.raises(UsageError, match="outside"):
+        prepare_model(str(model), benchmark, settings, quiet)
+
+
+def test_json_of_any_depth_is_no_fault_of_the_harness(model: Path, benchmark: Benchmark, settings: Settings) -> None:
+    (model / "config.json").write_text("[" * 200_000)
+    assert prepare_model(str(model), benchmark, settings, quiet).files_hash

@@ -41,15 +41,32 @@ def test_frozen_folders_have_no_write_bit(tmp_path: Path) -> None:
         assert not stat.S_IMODE(path.stat().st_mode) & 0o222
 
 
-def test_links_are_copied_as_what_they_point_to(tmp_path: Path) -> None:
-    blob, source, target = tmp_path / "blob", tmp_path / "source", tmp_path / "target"
+def test_links_of_a_hub_cache_are_copied_as_what_they_point_to(tmp_path: Path) -> None:
+    blob, source, target = tmp_path / "blobs" / "abc", tmp_path / "snapshots" / "def", tmp_path / "target"
+    for folder in (blob.parent, source, target):
+        folder.mkdir(parents=True)
     blob.write_text("weights")
-    source.mkdir()
-    target.mkdir()
-    (source / "model.safetensors").symlink_to(blob)
+    (source / "model.safetensors").symlink_to("../../blobs/abc")
+    (source / "same.safetensors").symlink_to("model.safetensors")
     copy_folder(source, target)
-    assert not (target / "model.safetensors").is_symlink()
-    assert (target / "model.safetensors").read_text() == "weights"
+    for name in ("model.safetensors", "same.safetensors"):
+        assert not (target / name).is_symlink()
+        assert (target / name).read_text() == "weights"
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "nothing", "loop", "blobs that are a link"])
+def test_other_links_are_refused(tmp_path: Path, kind: str) -> None:
+    source, target = tmp_path / "snapshots" / "def", tmp_path / "target"
+    source.mkdir(parents=True)
+    target.mkdir()
+    goal = {"file": "/etc/hostname", "folder": "/etc", "nothing": "none", "loop": "link"}.get(
+        kind, "../../blobs/hostname"
+    )
+    (tmp_path / "blobs").symlink_to("/etc")
+    (source / "link").symlink_to(goal)
+    with pytest.raises(UsageError, match="outside"):
+        copy_folder(source, target)
+    assert not list(target.iterdir())
 
 
 def test_a_fifo_in_a_model_folder_is_refused(tmp_path: Path) -> None:
