@@ -19,7 +19,7 @@ from harness.domain.prompts import Prompt
 from harness.domain.specs import EngineSpec
 from harness.errors import EngineBroken, HarnessError, LoadFailed, UsageError
 from harness.inference.engines.checks import checked_places, expected_by
-from harness.inference.engines.machine import cpu_name
+from harness.inference.engines.machine import cpu_name, driver_versions
 from harness.inference.engines.rows import Row, completion_of, in_order, make_rows
 from harness.inference.engines.setup import Setup, read_setup
 from harness.inference.engines.stopping import StopRule
@@ -63,7 +63,7 @@ class VllmEngine:
         settings = {name: str(value) for name, value in settings_of(self._spec).items()}
         if self._is_cpu:
             return EngineInfo(spec=self._spec, versions=versions, device_name=cpu_name(), settings=settings)
-        versions["cuda"] = str(torch.version.cuda)
+        versions |= {"cuda": str(torch.version.cuda), **driver_versions()}
         name = torch.cuda.get_device_name()
         return EngineInfo(spec=self._spec, versions=versions, device_name=name, settings=settings)
 
