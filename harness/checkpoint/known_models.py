@@ -78,7 +78,10 @@ class KnownModels:
             UsageError: the file is broken.
         """
         path = self.base_path(tree_hash)
-        return read_known_model(path) if path.is_file() else None
+        try:
+            return read_known_model(path) if path.is_file() else None
+        except UsageError as error:
+            raise UsageError(error.what, f"Remove {path}: the next run of that base model makes it anew.") from error
 
     def siblings(self, base: str) -> tuple[KnownModel, ...]:
         """The known siblings of a base model, by name.

@@ -77,6 +77,16 @@ def test_a_fingerprint_is_made_once_and_again_where_it_is_missing(prepared: Home
     assert path.is_file()
 
 
+def test_a_broken_fingerprint_of_a_base_is_told_with_what_to_remove(prepared: Home):
+    known = KnownModels(prepared.lineage)
+    (base,) = known.bases()
+    known.base_path(base).write_text("{")
+    with pytest.raises(UsageError) as caught:
+        known.base(base)
+    assert caught.value.fix is not None
+    assert str(known.base_path(base)) in caught.value.fix
+
+
 def test_sharding_and_a_tied_head_do_not_change_a_width(tmp_path: Path):
     plain = fingerprint_of(save(tmp_path / "plain", BASE))
     tied = fingerprint_of(save(tmp_path / "tied", {**BASE, "lm_head.weight": BASE[EMBEDDING]}))
