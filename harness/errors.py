@@ -15,6 +15,7 @@ HarnessError                      what failed, and `fix`: what to do next
 ├── WorkspaceSpoiled              an agent left its workspace so that its run cannot go on: its own doing
 ├── RequestError                  an agent's (or admin's) HTTP request is refused; carries status and error class
 │   ├── NotFound, PathRefused, Conflict, RunEnded, TooLarge, Inadmissible, OverQuota, Unready
+├── LlmRefusal                    the gateway refuses an LLM call; carries status and kind
 └── Interrupted                   a person stopped it
 """
 
@@ -199,6 +200,16 @@ class Unready(RequestError):
 
     status = 503
     default_class = ErrorClass.GRADER_TROUBLE
+
+
+class LlmRefusal(HarnessError):
+    """An LLM call is refused by the gateway: HTTP `status`, `kind` as the agent reads it, `retry_after_s` if any."""
+
+    def __init__(self, status: int, kind: str, what: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(what)
+        self.status = status
+        self.kind = kind
+        self.retry_after_s = retry_after_s
 
 
 @dataclass(frozen=True)

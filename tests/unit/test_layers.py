@@ -31,6 +31,7 @@ RANKS = {
     "report": 4,
     "runner": 5,
     "grader": 5,
+    "gateway": 5,
     "authoring": 6,
     "cli": 7,
     "__main__": 8,
@@ -51,8 +52,9 @@ OWNERS = {
     "typer": {"cli"},
     "rich": {"cli"},
     "fastapi": {"grader", "inference", "scorer", "unix_service"},
-    "starlette": {"grader", "inference", "scorer", "unix_service"},
-    "uvicorn": {"grader", "inference", "scorer", "unix_service"},
+    "starlette": {"gateway", "grader", "inference", "scorer", "unix_service"},
+    "uvicorn": {"gateway", "grader", "inference", "scorer", "unix_service"},
+    "zstandard": {"gateway"},
 }
 PURE = {"errors", "home", "domain"}
 PURE_THIRD_PARTY = {"pydantic"}
