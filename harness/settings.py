@@ -117,6 +117,12 @@ def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
     return {**os.environ, **extra}
 
 
+def environment_secret(name: str) -> SecretStr | None:
+    """The secret that the environment holds under `name`; `None` where it is absent or empty."""
+    value = os.environ.get(name, "").strip()
+    return SecretStr(value) if value else None
+
+
 def _env_file() -> dict[str, str | None]:
     return dotenv_values(ENV_FILE) if ENV_FILE.is_file() else {}
 

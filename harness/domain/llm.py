@@ -12,6 +12,8 @@ from harness.domain.base import Frozen
 
 RUN_ID = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,119}$"
 MAX_TOKENS = 10**12
+# Kinds of events.
+OVER_BUDGET, QUOTA_GONE, KEY_REFUSED = "over_budget", "quota_gone", "key_refused"
 
 Count = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
 Dollars = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]

@@ -78,9 +78,9 @@ class Protocol(ABC):
         del body
         return raw
 
-    def hides(self, event: Body, body: Body) -> bool:
-        """Whether an event is there for the meter only, because the agent did not ask for it."""
-        del event, body
+    def hides(self, event: Body) -> bool:
+        """Whether an event of a stream that `is_buffered` is there for the meter only."""
+        del event
         return False
 
     def is_buffered(self, body: Body) -> bool:

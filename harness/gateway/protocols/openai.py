@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from harness.gateway.policy import objects, one_of, refused, shown
 from harness.gateway.protocols.base import Body, Protocol, with_field
@@ -19,6 +19,7 @@ class OpenAi(Protocol):
     """Base of the two."""
 
     provider = "openai"
+    stores_by_default: ClassVar[bool]
 
     def error(self, status: int, kind: str, message: str) -> Body:
         del status
@@ -32,8 +33,10 @@ class OpenAi(Protocol):
         return status == 402 or fields.get("code") in GONE or fields.get("type") in GONE
 
     def forwarded(self, raw: bytes, body: Body) -> bytes:
-        # Nothing of a run is kept at the provider, also where its default is to keep.
-        return raw if body.get("store") is False else with_field(raw, body, "store", False)
+        # Nothing of a run is kept at the provider; without the field, `stores_by_default` tells what it would do.
+        if body.get("store") is False or ("store" not in body and not self.stores_by_default):
+            return raw
+        return with_field(raw, body, "store", False)
 
 
 def check_tier(body: Body) -> None:

@@ -41,6 +41,8 @@ class OpenAiChat(OpenAi):
     """`POST /v1/chat/completions`."""
 
     name = "openai-chat"
+    # And not every compatible server knows the field.
+    stores_by_default = False
 
     def check(self, body: Body, model: str | None, allowed_tools: Collection[str]) -> CallFacts:
         only(body, FIELDS, "the call")
@@ -64,14 +66,13 @@ class OpenAiChat(OpenAi):
         if not self.is_buffered(body):
             return raw
         # Without this option a stream tells no usage.
-        changed = {**body, "store": False}
+        changed = {**body, "store": False} if "store" in body else body
         return with_field(raw, changed, "stream_options", {**part(body, "stream_options"), "include_usage": True})
 
     def is_buffered(self, body: Body) -> bool:
         return body.get("stream") is True and part(body, "stream_options").get("include_usage") is not True
 
-    def hides(self, event: Body, body: Body) -> bool:
-        del body
+    def hides(self, event: Body) -> bool:
         return event.get("choices") == [] and isinstance(event.get("usage"), dict)
 
     def meter(self) -> Meter:

@@ -30,6 +30,7 @@ class OpenAiResponses(OpenAi):
     """`POST /v1/responses`."""
 
     name = "openai-responses"
+    stores_by_default = True
 
     def check(self, body: Body, model: str | None, allowed_tools: Collection[str]) -> CallFacts:
         only(body, FIELDS, "the call")

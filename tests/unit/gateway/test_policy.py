@@ -197,7 +197,9 @@ def sent(call: tuple[Protocol, dict[str, Any]], raw: bytes | None = None) -> byt
     return protocol.forwarded(raw if raw is not None else json.dumps(body).encode(), body)
 
 
-@pytest.mark.parametrize("call", [chat(), chat(store=True), responses(), responses(store=True), responses(store=None)])
+@pytest.mark.parametrize(
+    "call", [chat(store=None), chat(store=True), responses(), responses(store=True), responses(store=None)]
+)
 def test_nothing_is_stored_at_the_provider(call: tuple[Protocol, dict[str, Any]]) -> None:
     assert json.loads(sent(call)) == {**call[1], "store": False}
 
@@ -210,7 +212,8 @@ def test_all_other_bytes_stay_as_they_came() -> None:
     assert sent((RESPONSES, json.loads(done)), done) == done
     assert sent((ANTHROPIC, body), raw) == raw
     assert sent((GEMINI, body), raw) == raw
-    assert sent((CHAT, {}), b"{}") == b'{"store":false}'
+    assert sent((CHAT, body), raw) == raw
+    assert sent((RESPONSES, {}), b"{}") == b'{"store":false}'
 
 
 def test_a_streamed_chat_is_asked_for_its_usage() -> None:
@@ -223,8 +226,8 @@ def test_a_streamed_chat_is_asked_for_its_usage() -> None:
 def test_the_usage_that_an_agent_did_not_ask_for_is_hidden() -> None:
     extra = {"choices": [], "usage": {"prompt_tokens": 1}}
     assert CHAT.is_buffered(chat(stream=True)[1])
-    assert CHAT.hides(extra, {})
-    assert not CHAT.hides({"choices": [{"delta": {}}], "usage": None}, {})
+    assert CHAT.hides(extra)
+    assert not CHAT.hides({"choices": [{"delta": {}}], "usage": None})
     assert not CHAT.is_buffered(chat(stream=True, stream_options={"include_usage": True})[1])
 
 
@@ -250,7 +253,8 @@ def test_paths_that_cost_nothing(path: str) -> None:
     ["/v1/files", "/v1/responses/resp_1", "/v1/responses/", "/v1//responses", "/v1/batches", "/v1/messages/batches",
      "/v1/assistants", "/v1beta/models/../files:generateContent", "/v1beta/models/g:batchGenerateContent",
      "/v1beta/cachedContents", "/v1beta/models/a/b:generateContent", "/v1/messages%2f",
-     "/v1beta/models/g:generateContent\n", "/v1/images/generations", "/v1/fine_tuning/jobs", "/v1/vector_stores", "", "/"],
+     "/v1beta/models/g:generateContent\n", "/v1/images/generations", "/v1/fine_tuning/jobs", "/v1/vector_stores", "",
+     "/"],
 )  # fmt: skip
 def test_every_other_path_is_not_there(path: str) -> None:
     assert route_of(path) is None

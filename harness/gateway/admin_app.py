@@ -1,0 +1,82 @@
+"""The harness' side, on a unix socket only: open and close runs, read usage, calls and events."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from harness.domain.llm import LlmRun
+from harness.errors import HarnessError, RequestError
+from harness.gateway.registry import Registry
+
+MAX_BYTES = 2**20
+
+
+def create_admin_app(registry: Registry, end_calls: Callable[[str], None]) -> Starlette:
+    """The application; `end_calls` cuts the open calls of a run that is closed."""
+
+    async def open_run(request: Request) -> Response:
+        body = await request.body()
+        if len(body) > MAX_BYTES:
+            raise RequestError("the request is too large")
+        try:
+            spec = LlmRun.model_validate_json(body)
+        except ValidationError as error:
+            first = error.errors(include_input=False)[0]
+            raise RequestError(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}") from None
+        return _one(registry.open(spec))
+
+    async def close_run(request: Request) -> Response:
+        run_id = request.path_params["run_id"]
+        used = registry.close(run_id)
+        end_calls(run_id)
+        return _one(used)
+
+    async def usage(request: Request) -> Response:
+        return _one(registry.usage(request.path_params["run_id"]))
+
+    async def calls(request: Request) -> Response:
+        return _many(registry.calls(request.path_params["run_id"], _number(request, "skip")))
+
+    async def events(request: Request) -> Response:
+        return _many(registry.events(_number(request, "after")))
+
+    async def health(_request: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    routes = [
+        Route("/health", health, methods=["GET"]),
+        Route("/runs", open_run, methods=["POST"]),
+        Route("/runs/{run_id}/close", close_run, methods=["POST"]),
+        Route("/runs/{run_id}/usage", usage, methods=["GET"]),
+        Route("/runs/{run_id}/calls", calls, methods=["GET"]),
+        Route("/events", events, methods=["GET"]),
+    ]
+    handler: Callable[[Request, Any], Awaitable[Response]] = _on_error
+    return Starlette(routes=routes, exception_handlers={HarnessError: handler})
+
+
+async def _on_error(_request: Request, error: Any) -> Response:
+    status = error.status if isinstance(error, RequestError) else 500
+    return JSONResponse({"detail": str(error)}, status)
+
+
+def _number(request: Request, name: str) -> int:
+    text = request.query_params.get(name, "0")
+    if not text.isdecimal() or len(text) > 12:
+        raise RequestError(f"{name} must be a whole number")
+    return int(text)
+
+
+def _one(value: BaseModel) -> Response:
+    return Response(value.model_dump_json(), media_type="application/json")
+
+
+def _many(values: Sequence[BaseModel]) -> Response:
+    return JSONResponse([value.model_dump(mode="json") for value in values])

@@ -1,0 +1,171 @@
+"""The agents' side: an ASGI application that lets a run's calls through to the providers; what comes is hostile."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+from loguru import logger
+
+from harness.errors import LlmRefusal
+from harness.gateway.bodies import Receive, Room, read_body, unpacked
+from harness.gateway.caller import Scope, caller_of, headers_of, parameters_of
+from harness.gateway.capture import Recorder
+from harness.gateway.config import Limits, Provider, Upstream
+from harness.gateway.prepared import Prepared, prepare
+from harness.gateway.prices import PriceTable
+from harness.gateway.protocols.base import Body, Protocol
+from harness.gateway.redaction import Redactor
+from harness.gateway.registry import OpenRun, Registry
+from harness.gateway.relay import Relay, Send
+from harness.gateway.routes import MODEL_LISTS, Route, protocol_for_errors, route_of
+from harness.gateway.settlement import Account, Tape, note_refusal
+from harness.gateway.upstream import Request, passed_headers
+
+MAX_USER_AGENT = 120
+
+
+class Provided:
+    """What all calls share: where the providers are, their keys, prices, limits, and what writes things down."""
+
+    def __init__(
+        self, upstreams: Mapping[Provider, Upstream], prices: PriceTable, limits: Limits, registry: Registry
+    ) -> None:
+        self.urls = {str(name): upstream.url.rstrip("/") for name, upstream in upstreams.items()}
+        self.keys = {str(name): upstream.key().get_secret_value() for name, upstream in upstreams.items()}
+        self.prices = prices
+        self.limits = limits
+        self.registry = registry
+        self.redactor = Redactor(self.keys.values())
+        self.recorder = Recorder(self.redactor, limits.exchanges_bytes)
+        self.room = Room(limits.all_bodies_bytes)
+
+    def url_of(self, route: Route) -> str:
+        """Where a call goes.
+
+        Raises:
+            LlmRefusal: no such provider is configured.
+        """
+        base = self.urls.get(route.protocol.provider)
+        if base is None:
+            raise LlmRefusal(404, "not_found_error", "this gateway has no such provider")
+        return base + (route.path.removeprefix("/v1") if route.protocol.provider == "openai" else route.path)
+
+
+class AgentApp:
+    """The application; `close_run` ends the open calls of a run."""
+
+    def __init__(self, provided: Provided, client: httpx.AsyncClient) -> None:
+        self._provided = provided
+        self._client = client
+        self._open: defaultdict[str, set[asyncio.Task[None]]] = defaultdict(set)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        path, method = scope["path"], scope["method"]
+        protocol = protocol_for_errors(path)
+        try:
+            if method in ("GET", "HEAD"):
+                await self._look(path, scope, send)
+                return
+            route = route_of(path) if method == "POST" else None
+            run, token = caller_of(scope, self._provided.registry)
+            if route is None:
+                refusal = LlmRefusal(404, "not_found_error", "no such path for agents")
+                note_refusal(run, path, refusal.status, str(refusal), self._provided.limits.refusals)
+                raise refusal
+            await self._call(route, run, token, scope, receive, send)
+        except LlmRefusal as refusal:
+            await _refuse(protocol, refusal, send)
+
+    def close_run(self, run_id: str) -> None:
+        """Cuts the open calls of a run; each is settled for what it has used."""
+        for task in self._open.pop(run_id, set()):
+            task.cancel()
+
+    async def _look(self, path: str, scope: Scope, send: Send) -> None:
+        if path == "/":
+            await _reply(200, {"status": "ok"}, send)
+            return
+        run, _ = caller_of(scope, self._provided.registry)
+        if path not in MODEL_LISTS:
+            raise LlmRefusal(404, "not_found_error", "no such path for agents")
+        names = run.spec.models or tuple(self._provided.prices.models)
+        if path.startswith("/v1beta/"):
+            await _reply(200, {"models": [{"name": f"models/{name}", "displayName": name} for name in names]}, send)
+            return
+        listed = [
+            {"id": n, "object": "model", "type": "model", "display_name": n, "owned_by": "gateway"} for n in names
+        ]
+        await _reply(200, {"object": "list", "data": listed, "has_more": False}, send)
+
+    async def _call(self, route: Route, run: OpenRun, token: str, scope: Scope, receive: Receive, send: Send) -> None:
+        limits = self._provided.limits
+        with self._provided.room.share() as take:
+            try:
+                headers = dict(headers_of(scope))
+                raw = await read_body(receive, take, limits.body_bytes, limits.body_s)
+                body = unpacked(raw, headers.get("content-encoding", "").lower(), limits.body_bytes)
+                take(max(0, len(body) - len(raw)))
+                prepared = prepare(route, body, run, self._provided.prices)
+                request = self._request(prepared, scope)
+                del raw, body
+                await run.ledger.admit(prepared.hold, limits.turn_s)
+            except LlmRefusal as refusal:
+                note_refusal(run, route.path, refusal.status, str(refusal), limits.refusals)
+                raise
+            agent = headers.get("user-agent", "")[:MAX_USER_AGENT]
+            account = Account(run, prepared, token, agent, Tape(limits.exchange_bytes), run.journal.number())
+            await self._carry(account, request, receive, send)
+
+    async def _carry(self, account: Account, request: Request, receive: Receive, send: Send) -> None:
+        provided, run_id = self._provided, account.run.spec.run_id
+        task = asyncio.current_task()
+        assert task is not None
+        self._open[run_id].add(task)
+        try:
+            account.begin()
+            relay = Relay(account, provided.registry, provided.limits, provided.redactor)
+            await relay.run(self._client, request, receive, send)
+        except asyncio.CancelledError:
+            # Its run was closed; the server closes the connection.
+            logger.info("call {} of {} was cut off", account.number, run_id)
+        finally:
+            self._open[run_id].discard(task)
+            account.settle(provided.registry, provided.recorder, provided.limits.exchange_bytes)
+
+    def _request(self, prepared: Prepared, scope: Scope) -> Request:
+        protocol, parameters = prepared.route.protocol, parameters_of(scope)
+        if prepared.route.is_stream and parameters.get("alt") != "sse":
+            raise LlmRefusal(400, "invalid_request_error", "streams of this gateway are server-sent events: ?alt=sse")
+        return Request(
+            protocol,
+            self._provided.url_of(prepared.route),
+            passed_headers(protocol, headers_of(scope), self._provided.keys[protocol.provider]),
+            {name: value for name, value in parameters.items() if name in protocol.query},
+            prepared.body,
+        )
+
+
+async def _refuse(protocol: Protocol, refusal: LlmRefusal, send: Send) -> None:
+    """The refusal in the provider's form; one of the budget in the form that ends agents."""
+    if refusal.status == 402:
+        error = {"type": refusal.kind, "code": refusal.kind, "message": refusal.what}
+        value: Body = {"type": "error", "error": error}
+    else:
+        value = protocol.error(refusal.status, refusal.kind, refusal.what)
+    await _reply(refusal.status, value, send, refusal.retry_after_s)
+
+
+async def _reply(status: int, value: Any, send: Send, retry_after_s: float | None = None) -> None:
+    body = json.dumps(value).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    if retry_after_s is not None:
+        headers.append((b"retry-after", str(int(retry_after_s)).encode()))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

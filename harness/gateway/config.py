@@ -1,0 +1,105 @@
+"""The gateway's configuration: providers, limits, prices. It names where keys are; no key stands in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import Field, SecretStr, ValidationError, model_validator
+
+from harness.domain.base import Frozen
+from harness.errors import PrerequisiteError, UsageError
+from harness.settings import environment_secret
+
+Provider = Literal["openai", "anthropic", "gemini"]
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
+Bytes = Annotated[int, Field(ge=1024, le=2**40)]
+MIB = 2**20
+
+
+class Upstream(Frozen):
+    """One provider: `url` up to the version for OpenAI (`https://api.openai.com/v1`), without it for the others."""
+
+    url: str = Field(pattern=r"^https?://[^\s?#@]+$")
+    key_env: str | None = None
+    key_file: Path | None = None
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Upstream:
+        if self.key_env and self.key_file:
+            raise ValueError("give key_env or key_file, not both")
+        return self
+
+    def key(self) -> SecretStr:
+        """The provider's key; empty where none is configured, as for a server of one's own.
+
+        Raises:
+            PrerequisiteError: it is not where it should be.
+        """
+        if self.key_env:
+            found = environment_secret(self.key_env)
+            if found is None:
+                raise PrerequisiteError(f"no key in the environment variable {self.key_env}", "Set it for the gateway.")
+            return found
+        if self.key_file is None:
+            return SecretStr("")
+        try:
+            text = self.key_file.read_text(encoding="utf-8").strip()
+        except (OSError, ValueError) as error:
+            raise PrerequisiteError(f"the key file {self.key_file} cannot be read: {type(error).__name__}") from error
+        if not text or not text.isprintable() or not text.isascii():
+            raise PrerequisiteError(f"the key file {self.key_file} holds no key", "It holds one line: the key.")
+        return SecretStr(text)
+
+
+class Limits(Frozen):
+    """What bounds every call."""
+
+    body_bytes: Bytes = Field(16 * MIB, description="one request, unpacked")
+    all_bodies_bytes: Bytes = Field(
+        128 * MIB, description="all requests under way, so that many cannot fill the memory"
+    )
+    body_s: Seconds = Field(60, description="until a request has come whole")
+    answer_bytes: Bytes = Field(64 * MIB, description="one answer that is not streamed")
+    connect_s: Seconds = 10
+    silence_s: Seconds = Field(600, description="without a byte from the provider, the first one included")
+    call_s: Seconds = Field(3600, description="one call, all attempts together")
+    drain_s: Seconds = Field(3, description="read on for the usage after the agent has gone")
+    attempts: int = Field(6, ge=1, le=20)
+    retry_after_s: Seconds = Field(30, description="a longer Retry-After goes to the agent")
+    retry_s: Seconds = Field(120, description="all waiting between attempts")
+    backoff_s: Annotated[float, Field(ge=0, le=60)] = Field(0.5, description="first wait, doubled each time")
+    turn_s: Seconds = Field(900, description="for a call that must wait until others have settled")
+    waiting: int = Field(256, ge=1, description="calls of one run that may wait for their turn")
+    exchange_bytes: Bytes = Field(4 * MIB, description="kept of a request, and of an answer")
+    exchanges_bytes: Bytes = Field(512 * MIB, description="kept of all exchanges of a run, compressed")
+    refusals: int = Field(1000, ge=0, description="refused calls of one run that get a row")
+
+
+class GatewayConfig(Frozen):
+    """All of it."""
+
+    upstreams: dict[Provider, Upstream] = Field(min_length=1)
+    prices: Path | None = Field(None, description="another price table; relative to this file")
+    limits: Limits = Limits()
+
+
+def load_config(path: Path) -> GatewayConfig:
+    """The configuration at `path`.
+
+    Raises:
+        UsageError: it cannot be read, or does not have the form; the message holds no value of it.
+    """
+    try:
+        raw: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+        config = GatewayConfig.model_validate(raw)
+    except ValidationError as error:
+        first = error.errors(include_input=False)[0]
+        where = ".".join(str(name) for name in first["loc"])
+        raise UsageError(f"{path}: {where}: {first['msg']}", "See docs/gateway.md for the form.") from None
+    except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:
+        raise UsageError(f"{path} cannot be read as a configuration: {type(error).__name__}") from None
+    if config.prices is None or config.prices.is_absolute():
+        return config
+    return config.model_copy(update={"prices": path.parent / config.prices})

@@ -1,0 +1,117 @@
+"""A provider for tests, on loopback: answers in all four protocols as recorded, or fails in a way that the model names."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+from llm_streams import STREAMS, WHOLE
+from served import wait_until
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+KEY = "sk-real-provider-key-0123456789abcdef"
+
+
+class Upstream:
+    """What a model's name asks for: `ok`, `slow-stream`, `cut`, `hang`, `storm-<status>-<times>`, `quota`, `bad-key`..."""
+
+    def __init__(self) -> None:
+        self.requests: list[dict[str, Any]] = []
+        self.hits: Counter[str] = Counter()
+        self.open_streams = 0
+        self.most_streams = 0
+        self.url = ""
+
+    def app(self) -> Starlette:
+        routes = [
+            Route("/v1/chat/completions", self._endpoint("openai-chat"), methods=["POST"]),
+            Route("/v1/responses", self._endpoint("openai-responses"), methods=["POST"]),
+            Route("/v1/messages", self._endpoint("anthropic"), methods=["POST"]),
+            Route("/v1/messages/count_tokens", self._count, methods=["POST"]),
+            Route("/v1beta/models/{model}:{verb}", self._endpoint("gemini"), methods=["POST"]),
+        ]
+        return Starlette(routes=routes)
+
+    async def _count(self, request: Request) -> Response:
+        await self._note(request)
+        return JSONResponse({"input_tokens": 12})
+
+    async def _note(self, request: Request) -> dict[str, Any]:
+        raw = await request.body()
+        body: dict[str, Any] = json.loads(raw)
+        headers = dict(request.headers)
+        self.requests.append({"path": str(request.url.path), "raw": raw, "body": body, "headers": headers, "query": dict(request.query_params)})  # fmt: skip
+        return body
+
+    def _endpoint(self, name: str) -> Any:
+        async def answer(request: Request) -> Response:
+            body = await self._note(request)
+            model = str(request.path_params.get("model") or body.get("model"))
+            self.hits[model] += 1
+            failure = await self._failure(model, request)
+            if failure is not None:
+                return failure
+            if body.get("stream") or request.path_params.get("verb") == "streamGenerateContent":
+                return StreamingResponse(self._stream(name, model), media_type="text/event-stream")
+            return JSONResponse(WHOLE[name], headers={"x-request-id": "req_1", "set-cookie": "a=b", "x-account": "secret"})
+
+        return answer
+
+    async def _failure(self, model: str, request: Request) -> Response | None:
+        kind, *rest = model.split("-")
+        if kind == "storm" and self.hits[model] <= int(rest[1]):
+            headers = {"retry-after": rest[2]} if len(rest) > 2 else {}
+            return JSONResponse({"error": {"message": "later", "type": "x"}}, int(rest[0]), headers)
+        if kind == "quota":
+            return JSONResponse({"error": {"message": "no money", "code": "insufficient_quota"}}, 429)
+        if kind == "badkey":
+            return JSONResponse({"error": {"message": f"bad key {request.headers.get('authorization')}"}}, 401)
+        if kind == "echo":
+            return JSONResponse({"error": {"message": f"wrong: {request.headers.get('authorization')}"}}, 400)
+        if kind == "hang":
+            await asyncio.sleep(30)
+        return None
+
+    async def _stream(self, name: str, model: str) -> AsyncIterator[bytes]:
+        self.open_streams += 1
+        self.most_streams = max(self.most_streams, self.open_streams)
+        try:
+            events = STREAMS[name].events
+            for number, piece in enumerate(events):
+                if model == "cut" and number == len(events) - 2:
+                    raise ConnectionResetError("cut on purpose")
+                yield piece
+                if model == "slow-stream":
+                    await asyncio.sleep(0.3)
+                if model == "endless":
+                    for _ in range(300):
+                        yield piece
+                        await asyncio.sleep(0.1)
+        finally:
+            self.open_streams -= 1
+
+
+@contextmanager
+def upstream() -> Iterator[Upstream]:
+    """A provider that answers on a free port of loopback."""
+    provider = Upstream()
+    config = uvicorn.Config(provider.app(), host="127.0.0.1", port=0, log_level="critical", lifespan="off", timeout_graceful_shutdown=1)  # fmt: skip
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        wait_until(lambda: server.started)
+        provider.url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+        yield provider
+    finally:
+        server.should_exit = True
+        thread.join(10)
