@@ -18,10 +18,14 @@ from harness.gateway.registry import Registry
 MAX_BYTES = 2**20
 
 
-def create_admin_app(registry: Registry, end_calls: Callable[[str], None]) -> Starlette:
-    """The application; `end_calls` cuts the open calls of a run that is closed."""
+class _Routes:
+    """The routes of one registry; `end_calls` cuts the open calls of a run."""
 
-    async def open_run(request: Request) -> Response:
+    def __init__(self, registry: Registry, end_calls: Callable[[str], None]) -> None:
+        self._registry = registry
+        self._end_calls = end_calls
+
+    async def open_run(self, request: Request) -> Response:
         body = await request.body()
         if len(body) > MAX_BYTES:
             raise RequestError("the request is too large")
@@ -30,36 +34,41 @@ def create_admin_app(registry: Registry, end_calls: Callable[[str], None]) -> St
         except ValidationError as error:
             first = error.errors(include_input=False)[0]
             raise RequestError(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}") from None
-        return _one(registry.open(spec))
+        return _one(self._registry.open(spec))
 
-    async def close_run(request: Request) -> Response:
+    async def close_run(self, request: Request) -> Response:
         run_id = request.path_params["run_id"]
-        used = registry.close(run_id)
-        end_calls(run_id)
+        used = self._registry.close(run_id)
+        self._end_calls(run_id)
         return _one(used)
 
-    async def usage(request: Request) -> Response:
-        return _one(registry.usage(request.path_params["run_id"]))
+    async def usage(self, request: Request) -> Response:
+        return _one(self._registry.usage(request.path_params["run_id"]))
 
-    async def calls(request: Request) -> Response:
-        return _many(registry.calls(request.path_params["run_id"], _number(request, "skip")))
+    async def calls(self, request: Request) -> Response:
+        return _many(self._registry.calls(request.path_params["run_id"], _number(request, "skip")))
 
-    async def events(request: Request) -> Response:
-        return _many(registry.events(_number(request, "after")))
+    async def events(self, request: Request) -> Response:
+        return _many(self._registry.events(_number(request, "after")))
 
-    async def health(_request: Request) -> Response:
-        return JSONResponse({"status": "ok"})
 
+def create_admin_app(registry: Registry, end_calls: Callable[[str], None]) -> Starlette:
+    """The application; `end_calls` cuts the open calls of a run that is closed."""
+    own = _Routes(registry, end_calls)
     routes = [
-        Route("/health", health, methods=["GET"]),
-        Route("/runs", open_run, methods=["POST"]),
-        Route("/runs/{run_id}/close", close_run, methods=["POST"]),
-        Route("/runs/{run_id}/usage", usage, methods=["GET"]),
-        Route("/runs/{run_id}/calls", calls, methods=["GET"]),
-        Route("/events", events, methods=["GET"]),
+        Route("/health", _health, methods=["GET"]),
+        Route("/runs", own.open_run, methods=["POST"]),
+        Route("/runs/{run_id}/close", own.close_run, methods=["POST"]),
+        Route("/runs/{run_id}/usage", own.usage, methods=["GET"]),
+        Route("/runs/{run_id}/calls", own.calls, methods=["GET"]),
+        Route("/events", own.events, methods=["GET"]),
     ]
     handler: Callable[[Request, Any], Awaitable[Response]] = _on_error
     return Starlette(routes=routes, exception_handlers={HarnessError: handler})
+
+
+async def _health(_request: Request) -> Response:
+    return JSONResponse({"status": "ok"})
 
 
 async def _on_error(_request: Request, error: Any) -> Response:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -56,6 +57,13 @@ class Provided:
         return base + (route.path.removeprefix("/v1") if route.protocol.provider == "openai" else route.path)
 
 
+@dataclass(frozen=True)
+class _Caller:
+    run: OpenRun
+    token: str
+    scope: Scope
+
+
 class AgentApp:
     """The application; `close_run` ends the open calls of a run."""
 
@@ -79,7 +87,7 @@ class AgentApp:
                 refusal = LlmRefusal(404, "not_found_error", "no such path for agents")
                 note_refusal(run, path, refusal.status, str(refusal), self._provided.limits.refusals)
                 raise refusal
-            await self._call(route, run, token, scope, receive, send)
+            await self._call(route, _Caller(run, token, scope), receive, send)
         except LlmRefusal as refusal:
             await _refuse(protocol, refusal, send)
 
@@ -104,23 +112,24 @@ class AgentApp:
         ]
         await _reply(200, {"object": "list", "data": listed, "has_more": False}, send)
 
-    async def _call(self, route: Route, run: OpenRun, token: str, scope: Scope, receive: Receive, send: Send) -> None:
-        limits = self._provided.limits
+    async def _call(self, route: Route, caller: _Caller, receive: Receive, send: Send) -> None:
+        limits, run = self._provided.limits, caller.run
         with self._provided.room.share() as take:
             try:
-                headers = dict(headers_of(scope))
+                headers = dict(headers_of(caller.scope))
                 raw = await read_body(receive, take, limits.body_bytes, limits.body_s)
                 body = unpacked(raw, headers.get("content-encoding", "").lower(), limits.body_bytes)
                 take(max(0, len(body) - len(raw)))
                 prepared = prepare(route, body, run, self._provided.prices)
-                request = self._request(prepared, scope)
+                request = self._request(prepared, caller.scope)
                 del raw, body
                 await run.ledger.admit(prepared.hold, limits.turn_s)
             except LlmRefusal as refusal:
                 note_refusal(run, route.path, refusal.status, str(refusal), limits.refusals)
                 raise
             agent = headers.get("user-agent", "")[:MAX_USER_AGENT]
-            account = Account(run, prepared, token, agent, Tape(limits.exchange_bytes), run.journal.number())
+            tape = Tape(limits.exchange_bytes)
+            account = Account(run, prepared, caller.token, agent, tape, run.journal.number())
             await self._carry(account, request, receive, send)
 
     async def _carry(self, account: Account, request: Request, receive: Receive, send: Send) -> None:

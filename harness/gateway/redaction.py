@@ -8,8 +8,8 @@ from collections.abc import Iterable
 MASK = b"[redacted]"
 # Keys of providers and hubs by their form: an agent can have got hold of one that is not ours.
 _FORMS = re.compile(
-    rb"sk-[A-Za-z0-9_-]{16,}|AIza[A-Za-z0-9_-]{30,}|hf_[A-Za-z0-9]{20,}|gh[pousr]_[A-Za-z0-9]{20,}|xai-[A-Za-z0-9]{20,}"
-    rb"|(?<=[Bb]earer )[A-Za-z0-9._~+/=-]{16,}"
+    rb"(?<![A-Za-z0-9])(?:sk-[A-Za-z0-9_-]{16,}|AIza[A-Za-z0-9_-]{30,}|hf_[A-Za-z0-9]{20,}"
+    rb"|gh[pousr]_[A-Za-z0-9]{20,}|xai-[A-Za-z0-9]{20,})|(?<=[Bb]earer )[A-Za-z0-9._~+/=-]{16,}"
 )
 
 
