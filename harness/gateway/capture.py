@@ -79,16 +79,14 @@ class Recorder:
 
     def _write(self, path: Path, exchange: Exchange) -> int:
         sides = {"request": exchange.request, "answer": exchange.answer}
-        value = {
-            side: {**message.head, "is_cut": message.is_cut, "body": self._text(message.body, exchange.token)}
-            for side, message in sides.items()
-        }
-        text = self._redactor(json.dumps({"number": exchange.number, **value}).encode(), exchange.token)
-        packed = gzip.compress(text, LEVEL)
+        kept = {side: self._kept(message, exchange.token) for side, message in sides.items()}
+        packed = gzip.compress(json.dumps({"number": exchange.number, **kept}).encode(), LEVEL)
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(packed)
         return len(packed)
 
-    def _text(self, body: bytes, token: str) -> str:
-        # Before it is JSON in JSON: escapes could hide a secret from the search.
-        return self._redactor(body, token).decode("utf-8", "replace")
+    def _kept(self, message: Message, token: str) -> dict[str, object]:
+        # Before it becomes JSON in JSON, whose escapes could hide a secret from the search.
+        body = self._redactor(message.body, token).decode("utf-8", "replace")
+        head = self._redactor(json.dumps(dict(message.head)).encode(), token)
+        return {**json.loads(head), "is_cut": message.is_cut, "body": body}

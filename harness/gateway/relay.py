@@ -48,6 +48,11 @@ class Relay:
         """
         watch = asyncio.create_task(self._watch(receive))
         try:
+            # One that has waited long for its turn may have gone meanwhile: then nothing is asked, and nothing paid.
+            await asyncio.sleep(0)
+            if self._has_left:
+                self._course.ended = "agent_left"
+                return
             async with asyncio.timeout(self._limits.call_s) as self._limit:
                 answer = await send(client, request, self._limits)
                 await self._pass_on(answer, send_back)

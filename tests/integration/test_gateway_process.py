@@ -321,6 +321,19 @@ def test_an_agent_that_leaves_just_before_the_usage_pays_exactly(gateway: Gatewa
     assert (row.output_tokens, row.detail["is_estimate"], row.detail["ended"]) == (55, False, "agent_left")
 
 
+def test_an_agent_that_leaves_before_its_turn_pays_nothing(gateway: GatewayProcess, run: str) -> None:
+    run_id = f"{run}-one"
+    gateway.open_run(run_id, TOKEN + run_id, max_parallel=1)
+    path, body = body_of("openai-chat", "endless", is_stream=True)
+    with gateway.client(TOKEN + run_id) as client, client.stream("POST", path, json=body) as reply:
+        next(reply.iter_bytes())
+        with gateway.client(TOKEN + run_id, 0.5) as other, pytest.raises(httpx.ReadTimeout):
+            other.post(path, json=body | {"model": "ok"})
+    wait_until(lambda: len(gateway.calls(run_id)) == 2, 10)
+    second = gateway.calls(run_id)[1]
+    assert (second.model, second.detail["ended"], second.cost_usd) == ("ok", "agent_left", 0)
+
+
 def test_a_run_that_is_closed_takes_its_open_streams_with_it(gateway: GatewayProcess, run: str) -> None:
     path, body = body_of("openai-chat", "endless", is_stream=True)
     with gateway.client(TOKEN + run) as client, client.stream("POST", path, json=body) as reply:
