@@ -53,6 +53,7 @@ ZONES = (
     Zone("scorer", "base", has_harness=True),
     Zone("executor", "base", has_harness=True, has_packages=False),
     Zone("inference", "torch", has_harness=True),
+    Zone("gateway", "base", has_harness=True, is_optional=True),
     Zone("opencompass", "torch", has_harness=True, part="scorer", is_optional=True),
 )
 
