@@ -1,4 +1,4 @@
-"""A provider for tests, on loopback: answers in all four protocols as recorded, or fails in a way that the model names."""
+"""A provider for tests, on loopback: answers in four protocols as recorded, or fails in a way that the model names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KEY = "sk-real-provider-key-0123456789abcdef"
 
 
 class Upstream:
-    """What a model's name asks for: `ok`, `slow-stream`, `cut`, `hang`, `storm-<status>-<times>`, `quota`, `bad-key`..."""
+    """A model's name says what happens: `slow-stream`, `endless`, `cut`, `hang`, `storm-<status>-<times>`, `quota`."""
 
     def __init__(self) -> None:
         self.requests: list[dict[str, Any]] = []
@@ -49,7 +49,8 @@ class Upstream:
         raw = await request.body()
         body: dict[str, Any] = json.loads(raw)
         headers = dict(request.headers)
-        self.requests.append({"path": str(request.url.path), "raw": raw, "body": body, "headers": headers, "query": dict(request.query_params)})  # fmt: skip
+        query = dict(request.query_params)
+        self.requests.append({"raw": raw, "body": body, "headers": headers, "query": query})
         return body
 
     def _endpoint(self, name: str) -> Any:
@@ -62,7 +63,8 @@ class Upstream:
                 return failure
             if body.get("stream") or request.path_params.get("verb") == "streamGenerateContent":
                 return StreamingResponse(self._stream(name, model), media_type="text/event-stream")
-            return JSONResponse(WHOLE[name], headers={"x-request-id": "req_1", "set-cookie": "a=b", "x-account": "secret"})
+            headers = {"x-request-id": "req_1", "set-cookie": "a=b", "x-account": "secret"}
+            return JSONResponse(WHOLE[name], headers=headers)
 
         return answer
 
@@ -104,8 +106,8 @@ class Upstream:
 def upstream() -> Iterator[Upstream]:
     """A provider that answers on a free port of loopback."""
     provider = Upstream()
-    config = uvicorn.Config(provider.app(), host="127.0.0.1", port=0, log_level="critical", lifespan="off", timeout_graceful_shutdown=1)  # fmt: skip
-    server = uvicorn.Server(config)
+    options: dict[str, Any] = {"log_level": "critical", "lifespan": "off", "timeout_graceful_shutdown": 1}
+    server = uvicorn.Server(uvicorn.Config(provider.app(), host="127.0.0.1", port=0, **options))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:

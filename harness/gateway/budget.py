@@ -26,7 +26,7 @@ class Hold:
 
 
 def over_budget() -> LlmRefusal:
-    """The refusal that ends agents at once (measured on six of them); no digits, or some of them try again."""
+    """The refusal that ended five of six agents within ten seconds; no digits, or some of them would try again."""
     return LlmRefusal(402, "budget_exceeded", SPENT)
 
 

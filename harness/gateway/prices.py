@@ -21,30 +21,40 @@ PerMillion = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 
 
 class Price(Frozen):
-    """USD per million tokens. What is not given costs what plain input costs; writing a cache 1.25 times that."""
+    """USD per million tokens. What has no figure costs: read from a cache what input costs, written to one 1.25 times
+    that, written to one for an hour twice that.
+    """
 
     input: PerMillion
     output: PerMillion
     cached: PerMillion | None = None
     cache_write: PerMillion | None = None
+    cache_hour: PerMillion | None = None
     max_output_tokens: int = Field(32_768, ge=1, le=10**7, description="held back where a call names no limit")
 
     def cost_usd(self, usage: Usage) -> float:
         """What `usage` costs."""
         cached = self.input if self.cached is None else self.cached
-        cache_write = self.input * 1.25 if self.cache_write is None else self.cache_write
+        cache_hour = self._cache_hour()
         plain = max(0, usage.input_tokens - usage.cached_tokens - usage.cache_write_tokens)
         return (
             plain * self.input
             + usage.cached_tokens * cached
-            + usage.cache_write_tokens * cache_write
+            + (usage.cache_write_tokens - usage.cache_hour_tokens) * self._cache_write()
+            + usage.cache_hour_tokens * cache_hour
             + usage.output_tokens * self.output
         ) / 1e6
 
     def worst_case_usd(self, input_tokens: int, output_tokens: int) -> float:
         """The most that so many tokens can cost, whatever of them goes through a cache."""
-        dearest = max(self.input, self.cached or 0, self.input * 1.25 if self.cache_write is None else self.cache_write)
+        dearest = max(self.input, self.cached or 0, self._cache_write(), self._cache_hour())
         return (input_tokens * dearest + output_tokens * self.output) / 1e6
+
+    def _cache_write(self) -> float:
+        return self.input * 1.25 if self.cache_write is None else self.cache_write
+
+    def _cache_hour(self) -> float:
+        return self.input * 2 if self.cache_hour is None else self.cache_hour
 
 
 class PriceTable(Frozen):

@@ -20,6 +20,8 @@ class Usage:
     cache_write_tokens: int = 0
     output_tokens: int = 0
     reasoning_tokens: int = 0
+    # Those of the cache writes that are kept for an hour, which costs more.
+    cache_hour_tokens: int = 0
 
 
 def estimated_tokens(size_bytes: int) -> int:

@@ -56,9 +56,9 @@ def memory_mb(pid: int) -> dict[str, float]:
     return {name: round(int(lines[name].split()[0]) / 1024, 1) for name in ("VmRSS", "VmHWM")}
 
 
-def parallel(base: str, number: int) -> float:
+def parallel(base: str, number: int, prompt_bytes: int) -> float:
     """Seconds until so many streams of 0.9 s that begin together have all ended."""
-    call = {**body(1000, is_stream=True), "model": "slow-stream"}
+    call = {**body(prompt_bytes, is_stream=True), "model": "slow-stream"}
 
     def one(_number: int) -> None:
         with httpx.Client(trust_env=False, timeout=120) as client:
@@ -86,27 +86,31 @@ def main() -> None:
         pid = gateway.process.pid
         try:
             gateway.open_run()
+            places = {"gateway": gateway.base, "direct": provider.url}
             figures["idle_mb"] = memory_mb(pid)
             for name, size, is_stream in KINDS:
                 figures[name] = side_by_side(gateway.base, provider.url, body(size, is_stream=is_stream), options.calls)
-            figures["parallel_s"] = {
-                "gateway": parallel(gateway.base, options.streams),
-                "direct": parallel(provider.url, options.streams),
-            }
             figures["used_mb"] = memory_mb(pid)
+            for size in (1000, 300_000):
+                took = {name: parallel(base, options.streams, size) for name, base in places.items()}
+                figures[f"parallel, {size} bytes"] = {**took, "memory_mb": memory_mb(pid)}
         finally:
             gateway.end()
-    lines = [f"start {figures['start_s']} s; memory {figures['idle_mb']['VmRSS']} MB idle, "
-             f"{figures['used_mb']['VmRSS']} MB after all this, {figures['used_mb']['VmHWM']} MB at most"]  # fmt: skip
+    lines = [
+        f"start {figures['start_s']} s; memory {figures['idle_mb']['VmRSS']} MB idle, "
+        f"{figures['used_mb']['VmRSS']} MB after the calls one by one"
+    ]
     for name, _, _ in KINDS:
         through, direct = figures[name]["gateway"]["p50"], figures[name]["direct"]["p50"]
         lines.append(
             f"{name}: {through:.2f} ms through it, {direct:.2f} ms direct, {through - direct:+.2f} ms (medians)"
         )
-    took = figures["parallel_s"]
-    lines.append(
-        f"{options.streams} streams at a time: {took['gateway']:.2f} s through it, {took['direct']:.2f} s direct"
-    )
+    for size in (1000, 300_000):
+        took = figures[f"parallel, {size} bytes"]
+        lines.append(
+            f"{options.streams} streams of 0.9 s at a time, prompts of {size} bytes: {took['gateway']:.2f} s "
+            f"through it, {took['direct']:.2f} s direct; memory {took['memory_mb']['VmHWM']} MB at most"
+        )
     report(figures, lines, as_json=options.json)
 
 

@@ -121,10 +121,14 @@ class _MessagesMeter(Meter):
             number = count(usage, name)
             if number is not None:
                 self._counts[name] = number
+        hour = count(part(usage, "cache_creation"), "ephemeral_1h_input_tokens")
+        if hour is not None:
+            self._counts["hour"] = hour
         if not self._counts:
             return
         self.is_final = self.is_final or kind in ("message_delta", "message")
         cached = self._counts.get("cache_read_input_tokens", 0)
         cache_write = self._counts.get("cache_creation_input_tokens", 0)
         read = self._counts.get("input_tokens", 0) + cached + cache_write
-        self.usage = Usage(read, cached, cache_write, self._counts.get("output_tokens", 0))
+        hour = min(self._counts.get("hour", 0), cache_write)
+        self.usage = Usage(read, cached, cache_write, self._counts.get("output_tokens", 0), cache_hour_tokens=hour)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from harness.gateway.usage import Usage, estimated_tokens
@@ -43,7 +43,7 @@ class Meter(ABC):
             return known, False
         written = max(known.output_tokens, estimated_tokens(self.text_bytes))
         read = known.input_tokens or estimated_tokens(request_bytes)
-        return Usage(read, known.cached_tokens, known.cache_write_tokens, written, known.reasoning_tokens), True
+        return replace(known, input_tokens=read, output_tokens=written), True
 
 
 class Protocol(ABC):

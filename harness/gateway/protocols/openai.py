@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from harness.gateway.policy import objects, one_of, refused, shown
 from harness.gateway.protocols.base import Body, Protocol, with_field
-from harness.gateway.usage import part
+from harness.gateway.usage import Usage, count, part
 
 # Not `priority`, which costs more than the table says.
 SERVICE_TIERS = ("auto", "default", "flex")
@@ -63,3 +63,11 @@ def check_tools(
             check_tools(tool.get("tools"), local_types, allowed_tools, depth - 1)
         elif not isinstance(kind, str) or (kind not in local_types and kind not in allowed_tools):
             raise refused(f"a tool of type {shown(str(kind))}, which runs at the provider,")
+
+
+def usage_of(read: int, written: int, read_details: Body, written_details: Body) -> Usage:
+    """Usage from the counts and details that both protocols tell, under names of their own."""
+    cached = min(read, count(read_details, "cached_tokens") or 0)
+    # Some compatible servers bill what they write to a cache.
+    cache_write = min(read - cached, count(read_details, "cache_write_tokens") or 0)
+    return Usage(read, cached, cache_write, written, count(written_details, "reasoning_tokens") or 0)

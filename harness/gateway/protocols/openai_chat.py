@@ -17,8 +17,8 @@ from harness.gateway.policy import (
     words,
 )
 from harness.gateway.protocols.base import Body, CallFacts, Meter, with_field
-from harness.gateway.protocols.openai import OpenAi, check_tier, check_tools
-from harness.gateway.usage import Usage, count, part, parts, text_bytes
+from harness.gateway.protocols.openai import OpenAi, check_tier, check_tools, usage_of
+from harness.gateway.usage import count, part, parts, text_bytes
 
 FIELDS = words(
     "model messages stream stream_options temperature top_p top_k min_p n stop seed user max_tokens"
@@ -99,6 +99,6 @@ class _ChatMeter(Meter):
         if read is None and written is None:
             return
         self.is_final = True
-        cached = count(part(usage, "prompt_tokens_details"), "cached_tokens") or 0
-        reasoning = count(part(usage, "completion_tokens_details"), "reasoning_tokens") or 0
-        self.usage = Usage(read or 0, min(cached, read or 0), 0, written or 0, reasoning)
+        self.usage = usage_of(
+            read or 0, written or 0, part(usage, "prompt_tokens_details"), part(usage, "completion_tokens_details")
+        )

@@ -7,8 +7,8 @@ from typing import Any
 
 from harness.gateway.policy import content_parts, inline_image, malformed, model_name, one_of, only, positive, words
 from harness.gateway.protocols.base import Body, CallFacts, Meter
-from harness.gateway.protocols.openai import OpenAi, check_tier, check_tools
-from harness.gateway.usage import Usage, count, part, text_bytes
+from harness.gateway.protocols.openai import OpenAi, check_tier, check_tools, usage_of
+from harness.gateway.usage import count, part, text_bytes
 
 # Not `previous_response_id`, `conversation`, `background`, `prompt`: state and work that outlive the call.
 FIELDS = words(
@@ -79,6 +79,6 @@ class _ResponsesMeter(Meter):
         if read is None and written is None:
             return
         self.is_final = kind in FINAL or answer is value
-        cached = count(part(usage, "input_tokens_details"), "cached_tokens") or 0
-        reasoning = count(part(usage, "output_tokens_details"), "reasoning_tokens") or 0
-        self.usage = Usage(read or 0, min(cached, read or 0), 0, written or 0, reasoning)
+        self.usage = usage_of(
+            read or 0, written or 0, part(usage, "input_tokens_details"), part(usage, "output_tokens_details")
+        )

@@ -22,6 +22,12 @@ def test_what_is_not_priced_costs_what_input_costs() -> None:
     assert Price(input=2, output=10).cost_usd(Usage(3_000_000, 1_000_000, 1_000_000)) == pytest.approx(2 + 2 + 2.5)
 
 
+def test_a_cache_that_is_kept_for_an_hour_costs_more() -> None:
+    usage = Usage(1_000_000, 0, 1_000_000, cache_hour_tokens=400_000)
+    assert PRICE.cost_usd(usage) == pytest.approx(0.6 * 2.5 + 0.4 * 4)
+    assert PRICE.worst_case_usd(1_000_000, 0) == pytest.approx(4.0)
+
+
 def test_the_worst_case_is_never_below_the_cost() -> None:
     for usage in (Usage(1000, 0, 1000, 10), Usage(1000, 1000, 0, 10), Usage(1000, 0, 0, 10)):
         assert PRICE.worst_case_usd(1000, 10) >= PRICE.cost_usd(usage)

@@ -80,6 +80,21 @@ def test_a_cut_message_keeps_what_its_start_told() -> None:
     assert usage.output_tokens == 4
 
 
+def test_what_is_written_to_a_cache_for_an_hour_is_told() -> None:
+    meter = ANTHROPIC_STREAM.protocol.meter()
+    kept = {"ephemeral_5m_input_tokens": 5, "ephemeral_1h_input_tokens": 15}
+    usage = {"input_tokens": 1, "cache_creation_input_tokens": 20, "cache_creation": kept, "output_tokens": 2}
+    meter.take({"type": "message", "usage": usage})
+    assert meter.settled(0) == (Usage(21, 0, 20, 2, cache_hour_tokens=15), False)
+
+
+def test_what_a_compatible_server_writes_to_a_cache_is_told() -> None:
+    meter = CHAT_STREAM.protocol.meter()
+    details = {"cached_tokens": 4, "cache_write_tokens": 90}
+    meter.take({"usage": {"prompt_tokens": 10, "completion_tokens": 1, "prompt_tokens_details": details}})
+    assert meter.settled(0) == (Usage(10, 4, 6, 1), False)
+
+
 def test_a_cut_gemini_stream_keeps_the_higher_count() -> None:
     usage, is_estimate = fed(GEMINI_STREAM, GEMINI_STREAM.events[0])[0].settled(9)
     assert is_estimate
