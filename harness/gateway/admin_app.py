@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import to_thread
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from harness.errors import HarnessError, RequestError
 from harness.gateway.registry import Registry
 
 MAX_BYTES = 2**20
+MAX_ROWS = 5000
 
 
 class _Routes:
@@ -43,10 +45,12 @@ class _Routes:
         return _one(used)
 
     async def usage(self, request: Request) -> Response:
-        return _one(self._registry.usage(request.path_params["run_id"]))
+        # Of a closed run it is added up from the file, as are the calls: not on the loop that carries streams.
+        return _one(await to_thread(self._registry.usage, request.path_params["run_id"]))
 
     async def calls(self, request: Request) -> Response:
-        return _many(self._registry.calls(request.path_params["run_id"], _number(request, "skip")))
+        run_id, skip = request.path_params["run_id"], _number(request, "skip")
+        return _many(await to_thread(self._registry.calls, run_id, skip, MAX_ROWS))
 
     async def events(self, request: Request) -> Response:
         return _many(self._registry.events(_number(request, "after")))

@@ -28,6 +28,7 @@ from harness.gateway.settlement import Account, Tape, note_refusal
 from harness.gateway.upstream import Request, passed_headers
 
 MAX_USER_AGENT = 120
+LARGE_BYTES = 2**20
 
 
 class Provided:
@@ -43,7 +44,6 @@ class Provided:
         self.registry = registry
         self.redactor = Redactor(self.keys.values())
         self.recorder = Recorder(self.redactor, limits.exchanges_bytes)
-        self.room = Room(limits.all_bodies_bytes)
 
     def url_of(self, route: Route) -> str:
         """Where a call goes.
@@ -71,6 +71,7 @@ class AgentApp:
         self._provided = provided
         self._client = client
         self._open: defaultdict[str, set[asyncio.Task[None]]] = defaultdict(set)
+        self._rooms: defaultdict[str, Room] = defaultdict(lambda: Room(provided.limits.run_bodies_bytes))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -95,6 +96,7 @@ class AgentApp:
         """Cuts the open calls of a run; each is settled for what it has used."""
         for task in self._open.pop(run_id, set()):
             task.cancel()
+        self._rooms.pop(run_id, None)
 
     async def _look(self, path: str, scope: Scope, send: Send) -> None:
         if path == "/":
@@ -114,15 +116,18 @@ class AgentApp:
 
     async def _call(self, route: Route, caller: _Caller, receive: Receive, send: Send) -> None:
         limits, run = self._provided.limits, caller.run
-        with self._provided.room.share() as take:
+        with self._rooms[run.spec.run_id].share() as take:
             try:
                 headers = dict(headers_of(caller.scope))
                 raw = await read_body(receive, take, limits.body_bytes, limits.body_s)
                 body = unpacked(raw, headers.get("content-encoding", "").lower(), limits.body_bytes)
                 take(max(0, len(body) - len(raw)))
-                prepared = prepare(route, body, run, self._provided.prices)
+                checked = (route, body, run, self._provided.prices)
+                # A large body takes long to read; in a thread the calls of others go on meanwhile.
+                is_large = len(body) > LARGE_BYTES
+                prepared = await asyncio.to_thread(prepare, *checked) if is_large else prepare(*checked)
                 request = self._request(prepared, caller.scope)
-                del raw, body
+                del raw, body, checked
                 await run.ledger.admit(prepared.hold, limits.turn_s)
             except LlmRefusal as refusal:
                 note_refusal(run, route.path, refusal.status, str(refusal), limits.refusals)

@@ -22,7 +22,7 @@ MAX_MARKS = 1_000_000
 
 
 class Room:
-    """How many bytes of requests may be held at a time, all calls together."""
+    """How many bytes of requests may be held at a time, all calls of a run together."""
 
     def __init__(self, size: int) -> None:
         self._free = size
@@ -35,7 +35,7 @@ class Room:
         def take(size: int) -> None:
             nonlocal taken
             if size > self._free:
-                raise LlmRefusal(503, "overloaded_error", "the gateway holds too much at the moment", retry_after_s=2)
+                raise LlmRefusal(503, "overloaded_error", "too much of this run is under way", retry_after_s=2)
             self._free -= size
             taken += size
 

@@ -57,9 +57,7 @@ class Limits(Frozen):
     """What bounds every call."""
 
     body_bytes: Bytes = Field(16 * MIB, description="one request, unpacked")
-    all_bodies_bytes: Bytes = Field(
-        128 * MIB, description="all requests under way, so that many cannot fill the memory"
-    )
+    run_bodies_bytes: Bytes = Field(48 * MIB, description="requests of a run under way, as sent and unpacked")
     body_s: Seconds = Field(60, description="until a request has come whole")
     answer_bytes: Bytes = Field(64 * MIB, description="one answer that is not streamed")
     connect_s: Seconds = 10

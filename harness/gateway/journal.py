@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -78,9 +79,10 @@ class Journal:
                 file.write(b"\n")
 
 
-def rows_of(folder: Path, skip: int = 0) -> list[LlmCall]:
-    """The calls of a run that have ended, in the order of their end, without the first `skip`."""
-    return [row for kind, row in _lines(folder / CALLS_NAME) if kind == ENDED][skip:]
+def rows_of(folder: Path, skip: int = 0, limit: int | None = None) -> list[LlmCall]:
+    """The calls of a run that have ended, in the order of their end, without the first `skip`, at most `limit`."""
+    ended = (row for kind, row in _lines(folder / CALLS_NAME) if kind == ENDED)
+    return list(islice(ended, skip, None if limit is None else skip + limit))
 
 
 def added(used: LlmUsage, row: LlmCall) -> LlmUsage:

@@ -110,8 +110,8 @@ class Registry:
             used = added(used, row)
         return used
 
-    def calls(self, run_id: str, skip: int) -> list[LlmCall]:
-        """The calls of a run that have ended, in the order of their end, without the first `skip`.
+    def calls(self, run_id: str, skip: int, limit: int | None = None) -> list[LlmCall]:
+        """The calls of a run that have ended, in the order of their end, without the first `skip`, at most `limit`.
 
         Raises:
             NotFound: there is no such run.
@@ -119,7 +119,7 @@ class Registry:
         folder = self._folder(run_id)
         if not (folder / RUN_NAME).exists():
             raise NotFound(f"the gateway knows no run {run_id}")
-        return rows_of(folder, skip)
+        return rows_of(folder, skip, limit)
 
     def find(self, token: str, address: str) -> OpenRun | None:
         """The open run of a token that comes from the run's own network."""

@@ -1,6 +1,7 @@
 """One admitted call between its agent and a provider: bytes pass as they come, usage is read on the side.
 
-However it ends (whole, cut by the provider, left by the agent, out of time, its run closed) it is settled exactly once.
+However it ends (whole, cut by the provider, left by the agent, out of time, its run or the gateway closed) it is
+settled exactly once.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class Relay:
                 self._course.status = 504
                 raise LlmRefusal(504, "api_error", "the provider did not answer in time") from None
         except asyncio.CancelledError:
-            self._course.ended = "run_closed"
+            self._course.ended = "closed"
             self._estimate()
             raise
         finally:

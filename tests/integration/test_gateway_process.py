@@ -342,7 +342,7 @@ def test_a_run_that_is_closed_takes_its_open_streams_with_it(gateway: GatewayPro
         gateway.close_run(run)
         with pytest.raises(httpx.RemoteProtocolError):
             list(pieces)
-    assert gateway.calls(run)[0].detail["ended"] == "run_closed"
+    assert gateway.calls(run)[0].detail["ended"] == "closed"
 
 
 def test_a_large_prompt_passes_unchanged(gateway: GatewayProcess, provider: Upstream, run: str) -> None:
@@ -489,6 +489,40 @@ def test_a_restart_knows_what_was_used_and_what_was_open(provider: Upstream, tmp
         process.start()
         assert call(process, "").status_code == 402
         assert [event.kind for event in process.events()] == ["over_budget"]
+    finally:
+        process.end()
+
+
+def test_a_stop_cuts_what_is_open_and_counts_it(provider: Upstream, tmp_path: Path) -> None:
+    process = GatewayProcess(tmp_path / "g", provider.url)
+    process.start()
+    try:
+        process.open_run()
+        path, body = body_of("openai-chat", "endless", is_stream=True)
+        with process.client() as client, client.stream("POST", path, json=body) as reply:
+            next(reply.iter_bytes())
+            assert process.end() == 0
+        process.start()
+        assert process.calls()[0].detail["ended"] in ("closed", "agent_left")
+        assert process.usage().open_calls == 0
+        assert "Traceback" not in process.log.read_text()
+    finally:
+        process.end()
+
+
+def test_one_run_cannot_take_the_memory_of_others(provider: Upstream, tmp_path: Path) -> None:
+    process = GatewayProcess(tmp_path / "g", provider.url, run_bodies_bytes=1_500_000)
+    process.start()
+    try:
+        for run_id in ("greedy", "other"):
+            process.open_run(run_id, TOKEN + run_id)
+        head = f"POST {CHAT} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {TOKEN}greedy\r\n"
+        with socket.create_connection(("127.0.0.1", process.port)) as holding:
+            holding.sendall(head.encode() + b"content-length: 2000000\r\n\r\n" + b" " * 1_400_000)
+            large = [{"role": "user", "content": "x" * 400_000}]
+            wait_until(lambda: call(process, "greedy", messages=large).status_code == 503, 10)
+            assert call(process, "other", messages=large).status_code == 200
+        wait_until(lambda: call(process, "greedy", messages=large).status_code == 200, 10)
     finally:
         process.end()
 
