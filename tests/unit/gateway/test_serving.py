@@ -81,12 +81,12 @@ def test_a_kept_connection_may_rest(port: int) -> None:
 
 
 def test_connections_of_one_address_are_bounded_and_room_comes_back(port: int) -> None:
-    clients = [connected(port) for _ in range(8)]
-    assert all(b"hello" in ask(client) for client in clients)
-    with connected(port) as one_more, contextlib.suppress(ConnectionResetError):
-        assert ask(one_more) == b""
-    for client in clients:
-        client.close()
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(connected(port)) for _ in range(8)]
+        assert all(b"hello" in ask(client) for client in clients)
+        one_more = stack.enter_context(connected(port))
+        with contextlib.suppress(ConnectionResetError):
+            assert ask(one_more) == b""
 
     def has_room() -> bool:
         try:
