@@ -79,6 +79,8 @@ class Upstream:
             return JSONResponse({"error": {"message": f"bad key {request.headers.get('authorization')}"}}, 401)
         if kind == "echo":
             return JSONResponse({"error": {"message": f"wrong: {request.headers.get('authorization')}"}}, 400)
+        if kind == "silent":
+            return JSONResponse({"choices": [{"message": {"content": "word " * 100}}]})
         if kind == "hang":
             await asyncio.sleep(30)
         return None

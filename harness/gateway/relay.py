@@ -118,6 +118,9 @@ class Relay:
         value = json_object(bytes(body))
         if value is not None:
             self._meter.take(value)
+        if not self._meter.is_final:
+            # A server that tells no usage is not free: all of its answer is counted as text.
+            self._meter.text_bytes = len(body)
         self._finish()
         self._account.tape.add(bytes(body))
         await self._send(send_back, _start(answer.status, {**answer.headers(), "content-length": str(len(body))}))

@@ -18,8 +18,8 @@ from harness.gateway.sse import json_object
 
 MAX_ERROR_BYTES = 256 * 2**10
 BACK_HEADERS = ("content-type", "retry-after", "retry-after-ms", "request-id", "x-request-id", "x-should-retry")
-# Betas that open what the body's check closes; the check holds without this, but why ask for them.
-CLOSED_BETAS = re.compile(r"mcp-|files-api|code-execution|web-fetch|web-search|skills|message-batches")
+# Betas that open what the body's check closes, and those that are priced otherwise.
+CLOSED_BETAS = re.compile(r"mcp-|files-api|code-execution|web-fetch|web-search|skills|message-batches|context-1m|fast-")
 HEADER_VALUE = re.compile(r"[\x20-\x7e]{1,2000}")
 USER_AGENT = "posttrain-harness-gateway"
 

@@ -295,6 +295,13 @@ def test_a_stream_that_the_provider_cuts_is_cut_for_the_agent_and_counted(gatewa
     assert row.cost_usd > 0
 
 
+def test_a_server_that_tells_no_usage_is_not_free(gateway: GatewayProcess, run: str) -> None:
+    assert call(gateway, run, "silent").status_code == 200
+    (row,) = gateway.calls(run)
+    assert row.detail["is_estimate"]
+    assert row.output_tokens >= 100
+
+
 def test_an_agent_that_leaves_a_stream_pays_for_what_came(
     gateway: GatewayProcess, provider: Upstream, run: str
 ) -> None:

@@ -36,6 +36,8 @@ class OpenAiResponses(OpenAi):
         only(body, FIELDS, "the call")
         check_tier(body)
         check_tools(body.get("tools"), TOOL_TYPES, allowed_tools)
+        if not isinstance(body.get("instructions") or "", str):
+            raise malformed("instructions must be text")
         include = body.get("include") or []
         for name in include if isinstance(include, list) else [include]:
             one_of(name, INCLUDED, "include of")

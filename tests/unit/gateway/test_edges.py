@@ -151,7 +151,7 @@ def test_only_listed_headers_pass() -> None:
         ("authorization", "Bearer t"),
         ("x-api-key", "t"),
         ("anthropic-beta", "a-1, mcp-client-1"),
-        ("anthropic-beta", "b-2"),
+        ("anthropic-beta", "b-2,context-1m-2025-08-07"),
         ("anthropic-version", "2023-06-01"),
         ("host", "h"),
         ("accept", "x\ny"),

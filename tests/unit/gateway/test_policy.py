@@ -151,6 +151,7 @@ MALFORMED = {
     "a limit as text": messages(max_tokens="10"),
     "a huge limit": responses(max_output_tokens=10**12),
     "too deep": block(**nested(5)),
+    "instructions with parts": responses(instructions=[{"type": "input_file", "file_url": REMOTE}]),
     "both spellings": gemini(generationConfig={"temperature": 1}, generation_config={"candidateCount": 8}),
     "another model": gemini(model="models/other"),
 }  # fmt: skip
