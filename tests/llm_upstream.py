@@ -18,11 +18,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+TOGETHER = 64
 KEY = "sk-real-provider-key-0123456789abcdef"
 
 
 class Upstream:
-    """A model's name says what happens: `slow-stream`, `endless`, `cut`, `hang`, `storm-<status>-<times>`, `quota`."""
+    """A model's name says what happens: `together`, `endless`, `cut`, `hang`, `storm-<status>-<times>`, `quota`."""
 
     def __init__(self) -> None:
         self.requests: list[dict[str, Any]] = []
@@ -89,6 +90,8 @@ class Upstream:
         self.open_streams += 1
         self.most_streams = max(self.most_streams, self.open_streams)
         try:
+            if model == "together":
+                await self._all_here()
             events = STREAMS[name].events
             for number, piece in enumerate(events):
                 if model == "cut" and number == len(events) - 2:
@@ -102,6 +105,13 @@ class Upstream:
                         await asyncio.sleep(0.1)
         finally:
             self.open_streams -= 1
+
+    async def _all_here(self) -> None:
+        """Returns when `TOGETHER` streams are open at a time; gives up after a while."""
+        for _ in range(1500):
+            if self.most_streams >= TOGETHER:
+                return
+            await asyncio.sleep(0.01)
 
 
 @contextmanager
