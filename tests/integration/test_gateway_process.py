@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import signal
@@ -39,6 +40,7 @@ def gateway(provider: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Ite
     assert process.end() == 0
     assert KEY.encode() not in process.kept_bytes()
     assert TOKEN.encode() not in process.kept_bytes()
+    assert "Traceback" not in process.log.read_text()
 
 
 @pytest.fixture
@@ -238,6 +240,34 @@ def test_hostile_bodies_are_refused_and_change_nothing(
     assert reply.json()["error"]["message"]
     assert len(provider.requests) == before
     assert gateway.usage(run).requests == 0
+
+
+GARBAGE = [
+    b"\0" * 100,
+    b"GET / HTTP/9.9\r\n\r\n",
+    b"POST /v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: -1\r\n\r\n",
+    b"POST /v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n{}",
+    b"POST /v1/messages HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+    b"POST /v1/messages HTTP/1.1\r\nhost: x\r\nx-api-key: \xff\xfe\r\ncontent-length: 2\r\n\r\n{}",
+    b"POST /v1/messages?" + b"a=b&" * 5000 + b" HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}",
+    b"POST /v1/messages?key=%ff%00 HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}",
+    b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\nhost: x\r\n\r\n",
+    b"GET / HTTP/1.1\r\nhost: x\r\n" + b"a: b\r\n" * 20_000 + b"\r\n",
+    b"GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n",
+    b"CONNECT example.org:443 HTTP/1.1\r\nhost: x\r\n\r\n",
+]
+
+
+def test_garbage_on_the_wire_harms_nobody(gateway: GatewayProcess, run: str) -> None:
+    for raw in GARBAGE * 3:
+        with socket.create_connection(("127.0.0.1", gateway.port)) as client:
+            client.settimeout(10)
+            with contextlib.suppress(ConnectionError):
+                client.sendall(raw)
+                client.shutdown(socket.SHUT_WR)
+                while client.recv(4096):
+                    pass
+    assert call(gateway, run).status_code == 200
 
 
 @pytest.mark.parametrize("model", ["storm-429-3-0", "storm-500-3", "storm-503-2", "storm-529-2"])
