@@ -38,11 +38,12 @@ from harness.grader.agent_app import create_agent_app
 from harness.grader.evaluate import Services
 from harness.grader.registry import ActiveRun
 from harness.grader.service import Grader
-from harness.grader.serving import HttpServer, listen_tcp
+from harness.grader.serving import HttpServer
 from harness.grader.statuses import status_of
 from harness.grader.waiters import Waiters
 from harness.grader.workshop import Workshop
 from harness.home import Home
+from harness.hostile_http import listen_tcp
 from harness.store.database import open_writer
 
 BASE_SKILL = 0.3
@@ -123,7 +124,7 @@ class Case:
         shop = Workshop(self.home, self.db, Waiters(), self._connect, self.home.path, memory_wait_s=0.3)
         self.grader = Grader(shop, image="harness-grader:test")
         self.grader.take_up()
-        listening = listen_tcp("127.0.0.1", 0)
+        listening = listen_tcp("127.0.0.1", 0, "grader")
         self.port = listening.getsockname()[1]
         self._server = HttpServer(create_agent_app(self.grader), listening, is_hostile=True)
         self._server.start()

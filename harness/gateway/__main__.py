@@ -17,8 +17,9 @@ from harness.gateway.agent_app import AgentApp, Provided
 from harness.gateway.config import load_config
 from harness.gateway.prices import DEFAULT_TABLE, load_prices
 from harness.gateway.registry import Registry
-from harness.gateway.serving import listen_tcp, serve
+from harness.gateway.serving import serve
 from harness.gateway.upstream import client_for
+from harness.hostile_http import listen_tcp
 from harness.unix_socket import listen
 
 ADMIN_MODE = 0o600
@@ -56,7 +57,7 @@ def _serve(options: argparse.Namespace) -> int:
     registry = Registry(options.state, config.limits.waiting)
     registry.take_up()
     provided = Provided(config.upstreams, prices, config.limits, registry)
-    agents_socket, admin_socket = listen_tcp(options.host, options.port), listen(options.admin, ADMIN_MODE)
+    agents_socket, admin_socket = listen_tcp(options.host, options.port, "gateway"), listen(options.admin, ADMIN_MODE)
     logger.info("the gateway answers on port {} for {}", options.port, ", ".join(config.upstreams))
 
     async def run() -> None:

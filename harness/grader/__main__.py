@@ -20,8 +20,9 @@ from harness.grader.admin_app import create_admin_app
 from harness.grader.agent_app import create_agent_app
 from harness.grader.descriptors import DescriptorListener
 from harness.grader.service import Grader, open_grader
-from harness.grader.serving import HttpServer, listen_tcp
+from harness.grader.serving import HttpServer
 from harness.home import Home
+from harness.hostile_http import listen_tcp
 from harness.settings import Settings, load_settings
 from harness.store.database import WritableDatabase, open_writer
 from harness.unix_socket import listen
@@ -65,7 +66,7 @@ def _serve(settings: Settings, options: argparse.Namespace) -> int:
     grader.take_up()
     servers = [
         HttpServer(create_admin_app(grader), listen(home.admin_socket, ADMIN_MODE), is_hostile=False),
-        HttpServer(create_agent_app(grader), listen_tcp(options.host, options.port), is_hostile=True),
+        HttpServer(create_agent_app(grader), listen_tcp(options.host, options.port, "grader"), is_hostile=True),
     ]
     listener = DescriptorListener(home, grader.active, grader.intake.take_up)
     listener.start()

@@ -22,6 +22,7 @@ RANKS = {
     "unix_socket": 1,
     "unix_http": 2,
     "unix_service": 2,
+    "hostile_http": 2,
     "executor": 2,
     "sandbox": 3,
     "catalog": 3,
@@ -53,7 +54,7 @@ OWNERS = {
     "rich": {"cli"},
     "fastapi": {"grader", "inference", "scorer", "unix_service"},
     "starlette": {"gateway", "grader", "inference", "scorer", "unix_service"},
-    "uvicorn": {"gateway", "grader", "inference", "scorer", "unix_service"},
+    "uvicorn": {"gateway", "grader", "hostile_http", "inference", "scorer", "unix_service"},
     "zstandard": {"gateway"},
 }
 PURE = {"errors", "home", "domain"}

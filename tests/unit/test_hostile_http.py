@@ -15,22 +15,21 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from harness.gateway import serving
+from harness import hostile_http
 
 WAIT_S = 0.3
 
 
 @pytest.fixture
 def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    monkeypatch.setattr(serving, "HEAD_TIMEOUT_S", WAIT_S)
-    monkeypatch.setattr(serving, "MAX_CONNECTIONS_PER_ADDRESS", 8)
+    monkeypatch.setattr(hostile_http, "HEAD_TIMEOUT_S", WAIT_S)
 
     async def hello(_request: Any) -> PlainTextResponse:
         return PlainTextResponse("hello")
 
     app = Starlette(routes=[Route("/", hello)])
-    listener = serving.listen_tcp("127.0.0.1", 0)
-    config = uvicorn.Config(app, http=serving.BoundedProtocol, lifespan="off", log_level="critical", ws="none")
+    listener = hostile_http.listen_tcp("127.0.0.1", 0, "test")
+    config = uvicorn.Config(app, http=hostile_http.bounded_protocol(8), lifespan="off", log_level="critical", ws="none")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
