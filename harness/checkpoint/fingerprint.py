@@ -17,7 +17,7 @@ from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from harness.checkpoint.header import DTYPE_BYTES, MAX_NAME_CHARACTERS, MAX_RANK, Placement, TensorInfo
 from harness.checkpoint.sketch import MAX_WIDTH, Sketcher, sketch_length, width_for
-from harness.checkpoint.tree import CHUNK_BYTES, HEAD, HashedTensor, combined_hash, read_header, weight_files
+from harness.checkpoint.tree import HEAD, HashedTensor, combined_hash, read_header, tensor_chunks, weight_files
 from harness.domain.base import Frozen
 from harness.errors import PrerequisiteError
 
@@ -141,14 +141,10 @@ def fingerprint_of(folder: Path, on_progress: Callable[[int], None] = lambda _: 
             file.seek(header.data_start)
             for place in header.placements:
                 maker.begin(place)
-                digest, left = hashlib.sha256(), place.end - place.begin
-                while left:
-                    chunk = file.read(min(left, CHUNK_BYTES))
-                    if not chunk:
-                        raise PrerequisiteError(f"{path} ends inside {place.name}", "Fetch the model again.")
+                digest = hashlib.sha256()
+                for chunk in tensor_chunks(file, place, path):
                     digest.update(chunk)
                     maker.add(memoryview(chunk))
-                    left -= len(chunk)
                     on_progress(len(chunk))
                 maker.end(place, digest.hexdigest())
     return maker.fingerprint()

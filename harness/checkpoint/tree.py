@@ -133,13 +133,24 @@ def _add(tensors: dict[str, T], name: str, value: T, path: Path) -> None:
     tensors[name] = value
 
 
-def _sha256(file: BinaryIO, place: Placement, path: Path, count: Callable[[int], None]) -> str:
-    digest, left = hashlib.sha256(), place.end - place.begin
+def tensor_chunks(file: BinaryIO, place: Placement, path: Path) -> Iterator[bytes]:
+    """The bytes of the tensor at which the trusted `file` (of `path`) stands.
+
+    Raises:
+        PrerequisiteError: the file ends before it.
+    """
+    left = place.end - place.begin
     while left:
         chunk = file.read(min(left, CHUNK_BYTES))
         if not chunk:
             raise PrerequisiteError(f"{path} ends inside {place.name}", "Fetch the model again.")
+        left -= len(chunk)
+        yield chunk
+
+
+def _sha256(file: BinaryIO, place: Placement, path: Path, count: Callable[[int], None]) -> str:
+    digest = hashlib.sha256()
+    for chunk in tensor_chunks(file, place, path):
         digest.update(chunk)
         count(len(chunk))
-        left -= len(chunk)
     return digest.hexdigest()
