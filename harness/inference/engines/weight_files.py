@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -142,22 +142,28 @@ def check_values(expected: Expected, places: Places, dtype: Any) -> None:
         LoadFailed: one is of another shape, not finite in `dtype`, or differs from a twin of it.
     """
     tied = expected.twins_of()
-    for file in sorted(set(places.values())):
-        with safe_open(file, framework="pt") as tensors:
-            for name in (name for name, place in places.items() if place == file):
-                tensor = tensors.get_tensor(name)
-                check_shape(name, tensor.shape, expected.shapes[name])
-                tensor = tensor.to(dtype)
-                if not is_finite(tensor):
-                    raise LoadFailed(f"tensor {name} is not finite in {dtype}")
-                for twin in tied.get(name, ()):
-                    if twin < name and twin in places and not torch.equal(tensor, read(places, twin).to(dtype)):
-                        raise LoadFailed(f"tensor {name} differs from {twin}, to which the model ties it")
+    for name, file in opened(places):
+        tensor = file.get_tensor(name)
+        check_shape(name, tensor.shape, expected.shapes[name])
+        tensor = tensor.to(dtype)
+        if not is_finite(tensor):
+            raise LoadFailed(f"tensor {name} is not finite in {dtype}")
+        for twin in tied.get(name, ()):
+            if twin < name and twin in places and not torch.equal(tensor, read(places, twin).to(dtype)):
+                raise LoadFailed(f"tensor {name} differs from {twin}, to which the model ties it")
 
 
 def is_finite(tensor: Any) -> bool:
     """Whether no element is NaN or infinite; such an element makes the sum so, and a sum takes one pass only."""
     return bool(torch.isfinite(tensor.sum(dtype=torch.float32))) or bool(torch.isfinite(tensor).all())
+
+
+def opened(places: Places) -> Iterator[tuple[str, Any]]:
+    """Each tensor's name with the open file that holds it; every file is opened once."""
+    for path in sorted(set(places.values())):
+        with safe_open(path, framework="pt") as file:
+            for name in (name for name, place in places.items() if place == path):
+                yield name, file
 
 
 def read(places: Places, name: str) -> Any:
@@ -172,8 +178,6 @@ def n_weights(places: Places) -> int:
 
 
 def _headers(places: Places) -> Iterable[tuple[str, tuple[int, ...], int]]:
-    for file in sorted(set(places.values())):
-        with safe_open(file, framework="pt") as tensors:
-            for name in (name for name, place in places.items() if place == file):
-                shape = tuple(tensors.get_slice(name).get_shape())
-                yield name, shape, torch.Size(shape).numel()
+    for name, file in opened(places):
+        shape = tuple(file.get_slice(name).get_shape())
+        yield name, shape, torch.Size(shape).numel()

@@ -6,10 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 
 from harness.errors import LoadFailed
-from harness.inference.engines.weight_files import check_names, check_shape, expected_of, tensor_places
+from harness.inference.engines.weight_files import (
+    check_names,
+    check_shape,
+    expected_of,
+    is_finite,
+    opened,
+    tensor_places,
+)
 
 
 def names_fit(model: Any, folder: Path) -> bool:
@@ -35,17 +41,15 @@ def copy_weights(model: Any, folder: Path) -> None:
     places = tensor_places(folder, expected)
     check_names(expected, places, type(model).__name__)
     done: dict[int, str] = {}
-    for file in sorted(set(places.values())):
-        with safe_open(file, framework="pt") as tensors:
-            for name in (name for name, place in places.items() if place == file):
-                _copy(targets[name], tensors.get_tensor(name), name, done)
+    for name, file in opened(places):
+        _copy(targets[name], file.get_tensor(name), name, done)
     check_finite(model)
 
 
 def check_finite(model: Any) -> None:
     """Raises LoadFailed where a weight of `model` is NaN or infinite."""
     for name, target in _targets(model).items():
-        if not torch.isfinite(target).all():
+        if not is_finite(target):
             raise LoadFailed(f"tensor {name} is not finite in {target.dtype}")
 
 
