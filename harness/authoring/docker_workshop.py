@@ -13,8 +13,9 @@ from harness.domain.specs import Benchmark, EvalMode
 from harness.errors import PrerequisiteError
 from harness.home import Home
 from harness.runner.data_sources import Fetch, Fetcher
+from harness.runner.host import data_script
 from harness.runner.plan import product_tags
-from harness.sandbox.data_scripts import DataScript, run_data_script
+from harness.sandbox.data_scripts import run_data_script
 from harness.sandbox.derived_images import ensure_image, scorer_image
 from harness.sandbox.engine import DockerClient, connect
 from harness.sandbox.image_build import Progress
@@ -74,18 +75,9 @@ class DockerWorkshop:
         """See `Workshop`."""
 
         def run(call: Fetch) -> None:
-            script = DataScript(
-                run_id=self.check_id,
-                image=self._image(benchmark),
-                benchmark=call.benchmark.path,
-                script=call.script,
-                function=call.function,
-                target=call.target,
-                data_dir=call.data_dir,
-                has_network=call.data_dir is None,
-                timeout_s=DATA_TIMEOUT_S,
-            )
-            run_data_script(self.client, self.home, current_owner(), script)
+            script = data_script(call, self.check_id, self._image(benchmark))
+            limited = script.model_copy(update={"timeout_s": DATA_TIMEOUT_S})
+            run_data_script(self.client, self.home, current_owner(), limited)
 
         return run
 

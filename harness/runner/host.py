@@ -147,17 +147,7 @@ class Host:
 
     def run_data_script(self, draft: RunDraft, call: Fetch) -> None:
         """One call of a benchmark's data script in a container with the packages of its requirements.txt."""
-        image = self._data_image(call)
-        script = DataScript(
-            run_id=draft.run_id,
-            image=image.tag,
-            benchmark=call.benchmark.path,
-            script=call.script,
-            function=call.function,
-            target=call.target,
-            data_dir=call.data_dir,
-            has_network=call.data_dir is None,
-        )
+        script = data_script(call, draft.run_id, self._data_image(call).tag)
         run_data_script(self.client, self.home, current_owner(), script)
 
     def _data_image(self, call: Fetch) -> ImagePlan:
@@ -182,3 +172,17 @@ class Host:
             runtime=self.settings.runtime,
         )
         return RunObjects(plan, token, where)
+
+
+def data_script(call: Fetch, run_id: str, image: str) -> DataScript:
+    """`call` for a data container of `image`; it has a network only where the user named no folder with the data."""
+    return DataScript(
+        run_id=run_id,
+        image=image,
+        benchmark=call.benchmark.path,
+        script=call.script,
+        function=call.function,
+        target=call.target,
+        data_dir=call.data_dir,
+        has_network=call.data_dir is None,
+    )
