@@ -55,6 +55,21 @@ class RunFolder:
         """The run's capability token, mode 0600, removed when the run ends."""
         return self.path / ".token"
 
+    @property
+    def llm_token(self) -> Path:
+        """The run's token for the LLM gateway, mode 0600, removed when the run ends."""
+        return self.path / ".llm_token"
+
+    @property
+    def llm(self) -> Path:
+        """State of the run's gateway: calls, exchanges, connections through its proxy."""
+        return self.path / "llm"
+
+    @property
+    def trajectory(self) -> Path:
+        """The agent's native logs as they were, and what was read from them."""
+        return self.path / "trajectory"
+
 
 @dataclass(frozen=True)
 class Home:
@@ -107,6 +122,11 @@ class Home:
         return self.path / "lineage"
 
     @property
+    def keys(self) -> Path:
+        """Keys of LLM providers, one file each, called as the provider is; the user writes them."""
+        return self.path / "keys"
+
+    @property
     def cache(self) -> Path:
         return self.path / "cache"
 
@@ -144,6 +164,10 @@ class Home:
         """Directory of the scorer's `s.sock`; mounted in that service and the grader only."""
         return self.sockets / "runs" / run_id / "scorer"
 
+    def gateway_dir(self, run_id: str) -> Path:
+        """Directory of the gateway's admin socket `s.sock`; mounted in that service only."""
+        return self.sockets / "runs" / run_id / "gateway"
+
     def executor_dir(self, run_id: str) -> Path:
         """Directory of the executor's `s.sock`; mounted in that service and the scorer only."""
         return self.sockets / "runs" / run_id / "executor"
@@ -153,7 +177,7 @@ class Home:
         for folder in (self.models, self.train, self.snapshots, self.lineage, self.cache, self.db_dir):
             folder.mkdir(parents=True, exist_ok=True)
         # Containers get what is theirs by a mount of its own: nobody else on the host needs to see these.
-        for folder in (self.runs, self.eval, self.sockets, self.sockets / "runs", self.admin_dir):
+        for folder in (self.runs, self.eval, self.keys, self.sockets, self.sockets / "runs", self.admin_dir):
             folder.mkdir(mode=PRIVATE_MODE, parents=True, exist_ok=True)
             folder.chmod(PRIVATE_MODE)
         if not self.db_link.is_symlink() and not self.db_link.exists():

@@ -102,7 +102,7 @@ def _agents(settings: Settings) -> list[Row]:
     from harness.catalog import list_agents
 
     return [
-        {"id": found.id, "llm": found.config.llm, "description": found.config.description}
+        {"id": found.id, "llm": ", ".join(found.config.llm) or "none", "description": found.config.description}
         for found in list_agents(settings)
     ]
 

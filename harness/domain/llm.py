@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from ipaddress import ip_network
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
@@ -14,6 +14,9 @@ RUN_ID = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,119}$"
 MAX_TOKENS = 10**12
 # Kinds of events.
 OVER_BUDGET, QUOTA_GONE, KEY_REFUSED = "over_budget", "quota_gone", "key_refused"
+
+# Whose protocol an agent's client speaks; the upstream may be any server that speaks it too.
+Provider = Literal["openai", "anthropic", "gemini"]
 
 Count = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
 Dollars = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
@@ -25,6 +28,21 @@ class LlmBudget(Frozen):
     usd: Dollars | None = None
     tokens: Count | None = None
     requests: Count | None = None
+
+
+class DriverLlm(Frozen):
+    """The LLM that drives a run's agent: where the gateway finds it, under which name, and what may be used of it.
+
+    `key_from` says where the gateway's key comes from (a file's path, or the name of a setting); empty: none is sent.
+    `tools` are those at the provider that the run may use, by their type.
+    """
+
+    provider: Provider
+    url: str
+    model: str
+    key_from: str = ""
+    budget: LlmBudget = LlmBudget()
+    tools: tuple[str, ...] = ()
 
 
 class LlmRun(Frozen):
@@ -78,6 +96,12 @@ class LlmCall(Frozen):
     cost_usd: Dollars = 0.0
     seconds: float = 0.0
     detail: dict[str, Any] = Field(default_factory=dict)
+
+
+class LlmCalls(Frozen):
+    """`POST /runs/{id}/llm-calls` of the grader: calls to be written down; one that is there already stays as it is."""
+
+    calls: tuple[LlmCall, ...] = Field(max_length=5000)
 
 
 class LlmEvent(Frozen):

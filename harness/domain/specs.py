@@ -10,6 +10,7 @@ from typing import Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from harness.domain.base import Frozen, canonical_hash
+from harness.domain.llm import DriverLlm, Provider
 from harness.domain.runs import RunKind
 from harness.domain.sampling import RepetitionGuard
 
@@ -129,9 +130,20 @@ class AgentConfig(Frozen):
     description: str = ""
     start: str = "start.sh"
     env_vars: dict[str, str] = Field(default_factory=dict)
-    llm: Literal["none", "openai", "anthropic", "gemini"] = "none"
+    # Protocols that the agent's client speaks, the first by default; in the file `none`, one name, or a list.
+    llm: tuple[Provider, ...] = ()
+    # Name of the driver LLM where the user gives none.
+    model: str | None = None
+    # Script of the folder that takes the agent's last session up again (`--continue`).
     resume: str | None = None
+    # Native logs: a pattern below /workspace, and which reader understands them.
     trajectory: str | None = None
+    trajectory_format: str | None = None
+
+    @field_validator("llm", mode="before")
+    @classmethod
+    def _as_names(cls, value: object) -> object:
+        return () if value in (None, "none") else (value,) if isinstance(value, str) else value
 
     @field_validator("env_vars", mode="before")
     @classmethod
@@ -208,6 +220,20 @@ class EngineSpec(Frozen):
         return canonical_hash(self.model_dump(mode="json"))
 
 
+class NetworkPolicy(StrEnum):
+    """What an agent reaches: grader and gateway alone, or named hosts besides, through the gateway's proxy."""
+
+    NONE = "none"
+    ALLOWLIST = "allowlist"
+
+
+class Continuation(Frozen):
+    """`--continue`: an agent that ends early is taken up again while more than `min_left_s` of its time is left."""
+
+    min_left_s: int = Field(gt=0)
+    max_times: int = Field(20, gt=0)
+
+
 class Grading(Frozen):
     """A checkpoint that is scored outside a run (`harness grade`): `path` is the folder as it was named.
 
@@ -257,7 +283,11 @@ class RunPlan(Frozen):
     images: dict[str, str]
     engine: EngineSpec
     driver_model: str | None = None
-    network: Literal["none"] = "none"
+    llm: DriverLlm | None = None
+    network: NetworkPolicy = NetworkPolicy.NONE
+    # Under `allowlist`: host names, `*.` in front for all below one.
+    allowed_hosts: tuple[str, ...] = ()
+    continuation: Continuation | None = None
     grading: Grading | None = None
 
     @property

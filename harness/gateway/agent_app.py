@@ -12,11 +12,12 @@ from typing import Any
 import httpx
 from loguru import logger
 
+from harness.domain.llm import Provider
 from harness.errors import LlmRefusal
 from harness.gateway.bodies import Receive, Room, read_body, unpacked
 from harness.gateway.caller import Scope, caller_of, headers_of, parameters_of
 from harness.gateway.capture import Recorder
-from harness.gateway.config import Limits, Provider, Upstream
+from harness.gateway.config import Limits, Upstream
 from harness.gateway.prepared import Prepared, prepare
 from harness.gateway.prices import PriceTable
 from harness.gateway.protocols.base import Body, Protocol

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import yaml
 from pydantic import Field, SecretStr, ValidationError, model_validator
 
 from harness.domain.base import Frozen
+from harness.domain.llm import Provider
 from harness.errors import PrerequisiteError, UsageError
 from harness.settings import environment_secret
 
-Provider = Literal["openai", "anthropic", "gemini"]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Bytes = Annotated[int, Field(ge=1024, le=2**40)]
 MIB = 2**20

@@ -60,7 +60,7 @@ def draft(request: RunRequest, settings: Settings) -> RunDraft:
     model = request.model or benchmark.config.default_model
     if model is None:
         raise UsageError(f"benchmark {benchmark.id} has no default model", "Name one with --model.")
-    if agent.config.llm != "none":
+    if agent.config.llm:
         raise UsageError(
             f"agent {agent.id} drives an LLM, and this version has no gateway for one",
             "Use an agent with `llm: none` (example, oracle, noop).",

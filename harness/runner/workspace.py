@@ -14,10 +14,10 @@ from harness.domain.specs import OPENCOMPASS_VERSION, EvalMode, RunPlan
 from harness.errors import InfrastructureError, UsageError, WorkspaceSpoiled
 from harness.home import Home, RunFolder
 from harness.runner.attempt import Attempt
-from harness.sandbox.agent import META_FOLDER
+from harness.sandbox.agent import META_FOLDER, TRAJECTORY_NAME
 
 RUN_META = "run_meta.json"
-AGENT_FOLDERS = ("code", "output", ".home", "data", "models")
+AGENT_FOLDERS = ("code", "output", ".home", "data", "models", TRAJECTORY_NAME)
 
 
 class ClockCopy(Frozen):

@@ -12,6 +12,7 @@ from docker.types import Mount
 from pydantic import Field
 
 from harness.domain.base import Frozen
+from harness.domain.llm import Provider
 from harness.domain.runs import Owner
 from harness.domain.specs import Limits
 from harness.errors import PrerequisiteError, UsageError
@@ -19,17 +20,29 @@ from harness.sandbox.containers import ZONE_AGENT, inspect_image, remove_contain
 from harness.sandbox.disk import Quota, QuotaMode
 from harness.sandbox.engine import docker_errors, labels
 from harness.sandbox.hardening import Isolation, Resources, bind, confined, host_config
-from harness.sandbox.networks import GRADER_ALIAS, RunNetwork
+from harness.sandbox.networks import GATEWAY_ALIAS, GATEWAY_PORT, GRADER_ALIAS, RunNetwork
 
 WORKSPACE = "/workspace"
 AGENT_FOLDER = "/opt/agent-folder"
 META_FOLDER = "/run/harness"
+# What an agent is told first, and what after an early end; files of META_FOLDER.
+PROMPT_NAME, CONTINUE_NAME = "prompt.md", "continue.md"
+# Where in the workspace agents put their native logs.
+TRAJECTORY_NAME = "trajectory"
 # Nothing answers there, and no route leads there from a run's network. Without it the engine would put the agent's
 # questions to the host's own resolver: a way out (CVE-2024-29018), and 20 s of waiting for each unknown name.
 DNS_SERVER = "192.0.2.1"
 _DNS_OPTIONS = ["timeout:1", "attempts:1"]
 # From TERM to KILL when the dead man's switch goes off.
 KILL_AFTER_S = 15
+
+
+class AgentLlm(Frozen):
+    """What an agent is told of its driver LLM; `token` is the run's own, and worth nothing outside of its network."""
+
+    provider: Provider
+    model: str
+    token: str
 
 
 class AgentContainerSpec(Frozen):
@@ -51,6 +64,11 @@ class AgentContainerSpec(Frozen):
     time_limit_s: int = Field(gt=0)
     task: str
     grading_url: str
+    llm: AgentLlm | None = None
+    # Of the forward proxy, under the network policy `allowlist`.
+    proxy_url: str | None = None
+    # How often the agent has been taken up again after an early end (`--continue`).
+    continuation: int = 0
     seed: int = 0
     env_vars: dict[str, str] = Field(default_factory=dict)
     cpuset: str | None = None
@@ -84,6 +102,13 @@ def environment(spec: AgentContainerSpec) -> dict[str, str]:
         "OUTPUT_DIR": f"{WORKSPACE}/output",
         "GRADING_SERVER_URL": spec.grading_url,
         "RUN_ID": spec.run_id,
+        "TIMEOUT_S": str(spec.limits.timeout_s),
+        "PROMPT_FILE": f"{META_FOLDER}/{PROMPT_NAME}",
+        "CONTINUE_FILE": f"{META_FOLDER}/{CONTINUE_NAME}",
+        "CONTINUATION": str(spec.continuation),
+        "TRAJECTORY_DIR": f"{WORKSPACE}/{TRAJECTORY_NAME}",
+        # The Python with the training stack; an agent's own may be another.
+        "TRAINING_PYTHON": "/opt/venv/bin/python",
         "SEED": str(spec.seed),
         "HOME": f"{WORKSPACE}/.home",
         "HF_HOME": f"{WORKSPACE}/.home/huggingface",
@@ -95,7 +120,27 @@ def environment(spec: AgentContainerSpec) -> dict[str, str]:
         # Without it, TERM to the container does not reach what a shell has started.
         "TINI_KILL_PROCESS_GROUP": "1",
     }
-    return {**defaults, **spec.env_vars, **fixed}
+    return {**defaults, **spec.env_vars, **fixed, **llm_environment(spec.llm)}
+
+
+def llm_environment(llm: AgentLlm | None) -> dict[str, str]:
+    """Where the driver LLM is, under the names that clients read; every key is the run's token for the gateway."""
+    if llm is None:
+        return {}
+    gateway = f"http://{GATEWAY_ALIAS}:{GATEWAY_PORT}"
+    base = f"{gateway}/v1" if llm.provider == "openai" else gateway
+    keys = ("LLM_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY")
+    return {
+        **dict.fromkeys(keys, llm.token),
+        "LLM_PROVIDER": llm.provider,
+        "LLM_MODEL": llm.model,
+        "CHAT_MODEL": llm.model,
+        "LLM_BASE_URL": base,
+        "OPENAI_BASE_URL": f"{gateway}/v1",
+        "OPENAI_API_BASE": f"{gateway}/v1",
+        "ANTHROPIC_BASE_URL": gateway,
+        "GOOGLE_GEMINI_BASE_URL": gateway,
+    }
 
 
 def command(spec: AgentContainerSpec) -> list[str]:
@@ -181,10 +226,18 @@ def _container_config(client: DockerClient, spec: AgentContainerSpec) -> dict[st
             dns=[DNS_SERVER],
             dns_opt=_DNS_OPTIONS,
             dns_search=["."],
-            extra_hosts={GRADER_ALIAS: spec.network.grader},
+            extra_hosts=_names(spec),
         ),
         "networking_config": _endpoint(client, spec.network),
     }
+
+
+def _names(spec: AgentContainerSpec) -> dict[str, str]:
+    """Host name -> address of all that an agent reaches."""
+    names = {GRADER_ALIAS: spec.network.grader}
+    if spec.llm is not None or spec.proxy_url is not None:
+        names[GATEWAY_ALIAS] = spec.network.llm_gateway
+    return names
 
 
 def _endpoint(client: DockerClient, network: RunNetwork) -> dict[str, Any]:

@@ -23,6 +23,9 @@ from harness.sandbox.owner import current_owner
 
 GRADER_ALIAS = "grader"
 GRADER_PORT = 5000
+GATEWAY_ALIAS = "gateway"
+GATEWAY_PORT = 8098
+PROXY_PORT = 8099
 ZONE_NETWORK = "network"
 ZONE_GRADER = "grader"
 _PREFIX = 28
@@ -52,6 +55,11 @@ class RunNetwork(Frozen):
     @property
     def agent(self) -> str:
         return self._address(3)
+
+    @property
+    def llm_gateway(self) -> str:
+        """The run's LLM gateway, where it has one."""
+        return self._address(4)
 
 
 def network_name(run_id: str) -> str:
