@@ -24,6 +24,8 @@ _IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+(harness[\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)|import[ \t]+(harness[\w.]*))",
     re.MULTILINE,
 )
+# What is read by itself; every other file of a zone's folder is in its build context as it is.
+_RECIPE = re.compile(r"Dockerfile$|^requirements\S*\.txt$")
 _NAME = re.compile(r"\w+")
 
 
@@ -53,7 +55,7 @@ ZONES = (
     Zone("scorer", "base", has_harness=True),
     Zone("executor", "base", has_harness=True, has_packages=False),
     Zone("inference", "torch", has_harness=True),
-    Zone("gateway", "base", has_harness=True, is_optional=True),
+    Zone("gateway", "base", has_harness=True),
     Zone("opencompass", "torch", has_harness=True, part="scorer", is_optional=True),
 )
 
@@ -89,6 +91,7 @@ def zone_files(root: Path, zone: Zone, device: str) -> tuple[ContextFile, ...]:
     if not recipe.is_file():
         raise PrerequisiteError(f"no {recipe}", "Run in the checkout, or point HARNESS_ROOT at it.")
     files = [ContextFile("Dockerfile", recipe.read_bytes())]
+    files += [file for file in folder_files(folder) if not _RECIPE.search(file.name)]
     if zone.has_harness:
         part = zone.part or zone.name
         files.extend(_harness_files(root, part))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import docker
@@ -22,6 +22,8 @@ class ImagePlan:
     tag: str
     parent: str = ""
     files: tuple[ContextFile, ...] = ()
+    # What a Dockerfile's first stages may stand on: it changes less often than the parent, so that long installs are kept.
+    base: str = ""
 
     @property
     def is_derived(self) -> bool:
@@ -29,10 +31,13 @@ class ImagePlan:
 
 
 def agent_image(agent_folder: Path, tags: dict[str, str]) -> ImagePlan:
-    """The image of an agent: ours, or one built from its folder's Dockerfile (`ARG BASE`, `FROM ${BASE}`)."""
+    """The image of an agent: ours, or one built from its folder's Dockerfile (`ARG BASE`, `FROM ${BASE}`).
+
+    `BUILD_BASE` is Debian with Python alone: a stage that stands on it is not built again where the agent image changes.
+    """
     if not (agent_folder / "Dockerfile").is_file():
         return ImagePlan("agent", tags["agent"])
-    return _derived("agent", agent_folder.name, tags["agent"], folder_files(agent_folder))
+    return replace(_derived("agent", agent_folder.name, tags["agent"], folder_files(agent_folder)), base=tags["base"])
 
 
 def scorer_image(root: Path, benchmark_folder: Path, tags: dict[str, str]) -> ImagePlan:
@@ -56,7 +61,8 @@ def ensure_image(client: docker.DockerClient, root: Path, plan: ImagePlan, progr
     """
     if not plan.is_derived or has_image(client, plan.tag):
         return
-    job = BuildJob(plan.zone, plan.tag, {"BASE": plan.parent}, {ZONE_LABEL: plan.zone, PARENT_LABEL: plan.parent})
+    arguments = {"BASE": plan.parent, **({"BUILD_BASE": plan.base} if plan.base else {})}
+    job = BuildJob(plan.zone, plan.tag, arguments, {ZONE_LABEL: plan.zone, PARENT_LABEL: plan.parent})
     build_image(client, job, build_tar(plan.files, wheels_for(root, has_torch=False)), progress)
 
 

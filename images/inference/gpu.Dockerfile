@@ -5,11 +5,7 @@ FROM ${BASE} AS build
 COPY ca/ /usr/local/share/ca-certificates/
 COPY wheelhouse/ /wheelhouse/
 COPY requirements.txt /tmp/requirements.txt
-RUN update-ca-certificates > /dev/null 2>&1 \
-    && export PIP_CERT=/etc/ssl/certs/ca-certificates.crt PIP_FIND_LINKS=/wheelhouse \
-        PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_PROGRESS_BAR=off PIP_DEFAULT_TIMEOUT=60 \
-    && python3 -m venv /opt/venv \
-    && /opt/venv/bin/pip install -r /tmp/requirements.txt
+RUN install-packages /opt/venv /tmp/requirements.txt
 LABEL harness.stage=build
 
 FROM ${BASE}

@@ -59,7 +59,7 @@ def names_in(root: Path, zone: str) -> list[str]:
 
 def test_tags_name_the_zone_and_twelve_digits() -> None:
     tags = expected_tags(ROOT, "cpu")
-    assert list(tags) == ["base", "torch", "agent", "grader", "scorer", "executor", "inference"]
+    assert list(tags) == ["base", "torch", "agent", "grader", "scorer", "executor", "inference", "gateway"]
     for zone, tag in tags.items():
         repository, digest = tag.split(":")
         assert repository == f"harness-{zone}"
@@ -68,7 +68,7 @@ def test_tags_name_the_zone_and_twelve_digits() -> None:
 
 def test_optional_zones_are_told_only_where_they_are_asked_for() -> None:
     tags = expected_tags(ROOT, "cpu", with_optional=True)
-    assert tags.keys() - expected_tags(ROOT, "cpu").keys() == {"gateway", "opencompass"}
+    assert tags.keys() - expected_tags(ROOT, "cpu").keys() == {"opencompass"}
     assert tags["opencompass"].startswith("harness-opencompass:")
 
 
@@ -108,7 +108,7 @@ def test_the_base_image_moves_everything(checkout: Path) -> None:
 def test_harness_code_moves_only_the_zones_that_import_it(checkout: Path) -> None:
     assert changed(checkout, lambda: append(checkout / "harness/runner/plan.py")) == set()
     assert changed(checkout, lambda: append(checkout / "harness/scorer/evaluators/__init__.py")) == {"scorer"}
-    assert changed(checkout, lambda: append(checkout / "harness/errors.py")) == {"grader", "scorer", "inference"}
+    assert changed(checkout, lambda: append(checkout / "harness/errors.py")) == {"gateway", "grader", "scorer", "inference"}
 
 
 def test_a_zones_extra_moves_that_zone(checkout: Path) -> None:
@@ -251,12 +251,14 @@ def test_an_agents_dockerfile_makes_an_image_of_its_own(tmp_path: Path) -> None:
     folder = tmp_path / "My_Agent"
     folder.mkdir()
     (folder / "Dockerfile").write_text("ARG BASE\nFROM ${BASE}\n")
-    one = agent_image(folder, {"agent": "harness-agent:abc"})
-    other_parent = agent_image(folder, {"agent": "harness-agent:def"})
+    base = {"base": "harness-base:abc"}
+    one = agent_image(folder, base | {"agent": "harness-agent:abc"})
+    other_parent = agent_image(folder, base | {"agent": "harness-agent:def"})
     (folder / "prompt.txt").write_text("hello")
-    other_file = agent_image(folder, {"agent": "harness-agent:abc"})
+    other_file = agent_image(folder, base | {"agent": "harness-agent:abc"})
     assert one.tag.startswith("harness-agent-my-agent:")
     assert one.parent == "harness-agent:abc"
+    assert one.base == "harness-base:abc"
     assert len({one.tag, other_parent.tag, other_file.tag}) == 3
 
 
