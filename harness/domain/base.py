@@ -7,13 +7,19 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class Frozen(BaseModel):
     """An immutable value; unknown fields are an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Numbered(Frozen):
+    """One of many of its kind, in a run; its number is used once."""
+
+    number: int = Field(ge=0)
 
 
 def canonical_hash(value: Any) -> str:

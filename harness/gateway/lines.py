@@ -1,0 +1,102 @@
+"""A file of lines about what begins and ends: one line before and one after, so that a restart knows what was open."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from pydantic import ValidationError
+
+from harness.domain.base import Numbered
+from harness.errors import InfrastructureError
+
+BEGUN, ENDED = "begun", "ended"
+
+
+R = TypeVar("R", bound=Numbered)
+
+
+@dataclass
+class Left(Generic[R]):
+    """What an earlier process wrote: what has ended, in the order of its end, and what it left open."""
+
+    ended: list[R] = field(default_factory=list)
+    open: dict[int, R] = field(default_factory=dict)
+    last_number: int = 0
+
+
+class Lines(Generic[R]):
+    """Append-only lines of one file: `{"begun": row}` and `{"ended": row}`."""
+
+    def __init__(self, path: Path, model: type[R]) -> None:
+        self._path = path
+        self._model = model
+
+    def take_up(self) -> Left[R]:
+        """What is there; the last line is whole afterwards, so that a later one does not stick to a torn one.
+
+        Raises:
+            InfrastructureError: the file is damaged other than by a kill.
+        """
+        left = Left[R]()
+        for kind, row in self._all():
+            left.last_number = max(left.last_number, row.number)
+            if kind == BEGUN:
+                left.open[row.number] = row
+            else:
+                left.open.pop(row.number, None)
+                left.ended.append(row)
+        self._end_torn_line()
+        return left
+
+    def begun(self, row: R) -> None:
+        """Something begins; `row` is what is known of it."""
+        self._write(BEGUN, row)
+
+    def ended(self, row: R) -> None:
+        """It has ended, and `row` is what came of it."""
+        self._write(ENDED, row)
+
+    def rows(self, skip: int = 0, limit: int | None = None) -> list[R]:
+        """What has ended, in the order of its end, without the first `skip`, at most `limit`."""
+        ended = (row for kind, row in self._all() if kind == ENDED)
+        return list(islice(ended, skip, None if limit is None else skip + limit))
+
+    def _write(self, kind: str, row: R) -> None:
+        # Opened each time: a run that has ended leaves no descriptor behind, whenever the last of it ends.
+        with self._path.open("ab") as file:
+            file.write(json.dumps({kind: row.model_dump(mode="json")}, separators=(",", ":")).encode() + b"\n")
+
+    def _all(self) -> Iterator[tuple[str, R]]:
+        """Every whole line; a torn one is passed over, wherever a later start has gone on behind it."""
+        try:
+            text = self._path.read_bytes()
+        except FileNotFoundError:
+            return
+        for number, line in enumerate(text.split(b"\n"), start=1):
+            if not line.strip():
+                continue
+            try:
+                value: Any = json.loads(line)
+            except ValueError:
+                continue
+            try:
+                ((kind, row),) = value.items()
+                yield kind, self._model.model_validate(row)
+            except (ValueError, AttributeError, TypeError, ValidationError) as error:
+                what = f"{self._path}, line {number}, is no {self._model.__name__}"
+                raise InfrastructureError(what, "Move the file away.") from error
+
+    def _end_torn_line(self) -> None:
+        if not self._path.exists():
+            return
+        with self._path.open("rb+") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - 1))
+            if size and file.read(1) != b"\n":
+                file.write(b"\n")
