@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 from harness.domain.base import Frozen
-from harness.domain.specs import EngineSpec
+from harness.domain.specs import EngineSpec, ModelRef
+from harness.home import Home
+from harness.inference.engines.vllm_memory import BYTES, memory_need
 from harness.sandbox.gpus import Gpu
 
 # Below this size the Python overhead per step dominates: a few wide batches (docs/performance.md).
@@ -85,6 +89,19 @@ def engine_spec(image: str, hardware: Hardware, model_bytes: int) -> EngineSpec:
         return EngineSpec(**common, dtype="float32", batch_size=TINY_BATCH, threads=1)
     threads = max(1, len(os.sched_getaffinity(0)) // 2)
     return EngineSpec(**common, dtype="bfloat16", batch_size=ORDINARY_BATCH, threads=threads)
+
+
+def engine_bytes(spec: EngineSpec, model: ModelRef, home: Home) -> int | None:
+    """About what the engine takes of each of its GPUs; None without GPUs, or where the model's config does not tell."""
+    if spec.engine != "vllm":
+        return None
+    try:
+        raw = json.loads((home.path / model.path / "config.json").read_bytes())
+        text = SimpleNamespace(**raw.get("text_config", raw))
+        config = SimpleNamespace(get_text_config=lambda: text)
+        return memory_need(spec, model.size_bytes // BYTES[spec.dtype], config).to_build
+    except (OSError, ValueError, TypeError, AttributeError):
+        return None
 
 
 def gpu_sizes(model_bytes: int, gpu_memory_mb: int) -> GpuSizes:

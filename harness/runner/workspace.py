@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from datetime import datetime
@@ -10,10 +9,11 @@ from itertools import count
 from pathlib import Path
 
 from harness.domain.base import Frozen
-from harness.domain.specs import OPENCOMPASS_VERSION, EvalMode, RunPlan
+from harness.domain.specs import RunPlan
 from harness.errors import InfrastructureError, UsageError, WorkspaceSpoiled
 from harness.home import Home, RunFolder
 from harness.runner.attempt import Attempt
+from harness.runner.prompts import write_prompts
 from harness.sandbox.agent import META_FOLDER, TRAJECTORY_NAME
 
 RUN_META = "run_meta.json"
@@ -39,7 +39,7 @@ def lay_out(plan: RunPlan, home: Home, uid: int, gid: int) -> None:
         InfrastructureError: it cannot be done, and no agent has been there.
     """
     folder = home.run(plan.run_id)
-    _write_meta(plan, folder)
+    _write_meta(plan, home)
     try:
         _furnish(plan, folder, uid, gid)
     except OSError as error:
@@ -98,10 +98,10 @@ def _free_name(path: Path) -> Path:
     return next(free for free in map(path.with_name, names) if not os.path.lexists(free))
 
 
-def _write_meta(plan: RunPlan, folder: RunFolder) -> None:
+def _write_meta(plan: RunPlan, home: Home) -> None:
+    folder = home.run(plan.run_id)
     folder.meta.mkdir(mode=0o755, parents=True, exist_ok=True)
-    (folder.meta / "description.md").write_text(description(plan))
-    (folder.meta / "instructions.md").write_text(instructions(plan))
+    write_prompts(plan, home)
     for name in plan.benchmark.config.expose_files:
         source = plan.benchmark.path / name
         if not source.is_file() or ".." in Path(name).parts:
@@ -114,46 +114,3 @@ def _write_meta(plan: RunPlan, folder: RunFolder) -> None:
         write_clock(folder, clock_copy(plan, None, None, None))
     for path in folder.meta.iterdir():
         path.chmod(0o644)
-
-
-def description(plan: RunPlan) -> str:
-    """`description.md`: the benchmark's own, and before it what this run's eval_mode makes of it."""
-    file, config = plan.benchmark.path / "description.md", plan.benchmark.config
-    text = file.read_text() if file.is_file() else config.description
-    if config.eval_mode is not EvalMode.OPENCOMPASS:
-        return text
-    return (
-        f"**This run is scored with OpenCompass {OPENCOMPASS_VERSION}, config `{config.opencompass_dataset}`.** The "
-        "data is as below. Prompt, worked examples, number of new tokens, stop strings and the way an answer is read "
-        f"are those of that config, not those below.\n\n{text}"
-    )
-
-
-def instructions(plan: RunPlan) -> str:
-    """`instructions.md`: the contract in an agent's words, with this run's budgets."""
-    limits = plan.limits
-    example = json.dumps({"model_path": "output/v1"})
-    shown = "half of the hidden items; the other half decides the run" if plan.protocol == "standard" else "all of them"
-    quota = (
-        f"{limits.max_submissions} submissions in all, {limits.max_submissions_per_hour} an hour"
-        if plan.protocol == "standard"
-        else "no quota on submissions, but a flood of them is refused"
-    )
-    return f"""# Your job
-
-Post-train the base model in `$MODEL_PATH` so that it scores higher on the hidden items of `{plan.benchmark.id}`
-(see `description.md`), and hand in checkpoints.
-
-- Write code in `/workspace/code`, checkpoints in `$OUTPUT_DIR`, one folder each (`output/v1`, `output/v2`, ...).
-- Train data is in `$DATA_PATH`. It and the model are read-only.
-- Hand in: `curl -X POST $GRADING_SERVER_URL/submit -H 'Content-Type: application/json' -d '{example}'`.
-  The reply has the score, the baseline's and the best so far. It is measured on {shown}.
-- `POST /validate` (same body) says whether a checkpoint would be accepted, without a score and without using quota.
-- `GET /time` tells how much time is left, `GET /submissions` what you handed in, also if a connection broke.
-- Budget: {limits.timeout_s} s from the start of your process; {quota}; {limits.disk_mb} MB for everything you write
-  (workspace and /tmp together); {limits.memory_mb} MB of memory; {limits.pids} processes.
-- A checkpoint is a folder as `save_pretrained` writes it: `*.safetensors` with exactly the base model's tensor names
-  and shapes. Config, tokenizer, chat template and generation settings are always the base model's. No pickles, no
-  Python files, no adapters (merge them first).
-- There is no network but the grader.
-"""

@@ -79,7 +79,12 @@ class AgentContainerSpec(Frozen):
 
     @property
     def model_path(self) -> str:
-        return f"{WORKSPACE}/models/{self.model_repo_id}"
+        return model_path(self.model_repo_id)
+
+
+def model_path(repo_id: str) -> str:
+    """Where an agent finds its base model."""
+    return f"{WORKSPACE}/models/{repo_id}"
 
 
 def environment(spec: AgentContainerSpec) -> dict[str, str]:

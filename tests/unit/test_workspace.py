@@ -10,7 +10,8 @@ from harness.domain.specs import EvalMode
 from harness.errors import HarnessError, InfrastructureError, WorkspaceSpoiled
 from harness.home import Home
 from harness.runner.attempt import Attempt
-from harness.runner.workspace import description, lay_out
+from harness.runner.prompts import description
+from harness.runner.workspace import lay_out
 from tests.run_fakes import RUN_ID, make_plan
 
 
