@@ -58,7 +58,7 @@ def _serve(options: argparse.Namespace) -> int:
     registry.take_up()
     provided = Provided(config.upstreams, prices, config.limits, registry)
     agents_socket, admin_socket = listen_tcp(options.host, options.port, "gateway"), listen(options.admin, ADMIN_MODE)
-    logger.info("the gateway answers on port {} for {}", options.port, ", ".join(config.upstreams))
+    logger.info("the gateway answers on port {} for {}", options.port, ", ".join(config.upstreams) or "no provider")
 
     async def run() -> None:
         async with client_for(config.limits) as client:

@@ -78,7 +78,7 @@ class Limits(Frozen):
 class GatewayConfig(Frozen):
     """All of it."""
 
-    upstreams: dict[Provider, Upstream] = Field(min_length=1)
+    upstreams: dict[Provider, Upstream] = Field(description="may be empty")
     prices: Path | None = Field(None, description="another price table; relative to this file")
     limits: Limits = Limits()
 

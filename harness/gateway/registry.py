@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
@@ -65,21 +65,26 @@ class Registry:
                 self._add(kept.run, path.parent)
 
     def open(self, spec: LlmRun) -> LlmUsage:
-        """Lets a run call; nothing changes where it is open already with the same values.
+        """Lets a run call. One that is known goes on with what it has used; token and subnets may be other ones.
 
         Raises:
-            Conflict: it is open with other values, has ended, or its token is another run's.
+            Conflict: it is known with another budget, other models or tools, or its token is another run's.
         """
         folder = self._folder(spec.run_id)
-        if (folder / RUN_NAME).exists():
-            kept = _read_run(folder / RUN_NAME)
-            if kept.run != spec or kept.closed_at is not None:
-                raise Conflict(f"the run {spec.run_id} is known with other values, or has ended")
-            return self._open[spec.run_id].ledger.usage()
-        if spec.token_sha256 in self._by_token:
+        holder = self._by_token.get(spec.token_sha256)
+        if holder is not None and holder.spec.run_id != spec.run_id:
             raise Conflict("another run has this token")
-        folder.mkdir(parents=True, exist_ok=True)
-        _write_run(folder / RUN_NAME, KeptRun(run=spec, opened_at=now_utc()))
+        kept = _read_run(folder / RUN_NAME) if (folder / RUN_NAME).exists() else None
+        if kept is None:
+            folder.mkdir(parents=True, exist_ok=True)
+            kept = KeptRun(run=spec, opened_at=now_utc())
+        elif _lasting(kept.run) != _lasting(spec):
+            raise Conflict(f"the run {spec.run_id} is known with another budget, other models or tools")
+        elif kept.run == spec and spec.run_id in self._open:
+            return self._open[spec.run_id].ledger.usage()
+        _write_run(folder / RUN_NAME, kept.model_copy(update={"run": spec, "closed_at": None}))
+        if spec.run_id in self._open:
+            return self._renew(spec).ledger.usage()
         return self._add(spec, folder).ledger.usage()
 
     def close(self, run_id: str) -> LlmUsage:
@@ -149,15 +154,32 @@ class Registry:
         journal = Journal(folder)
         used = journal.take_up() or LlmUsage(run_id=spec.run_id, is_open=True)
         ledger = Ledger(spec.budget, used, spec.max_parallel, self._max_waiting)
-        run = OpenRun(spec, folder, ledger, journal, tuple(ip_network(subnet) for subnet in spec.subnets))
+        run = OpenRun(spec, folder, ledger, journal, _networks(spec))
         self._open[spec.run_id] = self._by_token[spec.token_sha256] = run
         if ledger.is_spent():
             # By the calls that a dead gateway left open, or because the budget is nothing.
             self.tell(spec.run_id, OVER_BUDGET)
         return run
 
+    def _renew(self, spec: LlmRun) -> OpenRun:
+        """An open run under its new token: calls under way go on, and count."""
+        known = self._open[spec.run_id]
+        del self._by_token[known.spec.token_sha256]
+        run = replace(known, spec=spec, networks=_networks(spec))
+        self._open[spec.run_id] = self._by_token[spec.token_sha256] = run
+        return run
+
     def _folder(self, run_id: str) -> Path:
         return self._state / "runs" / run_id
+
+
+def _lasting(spec: LlmRun) -> LlmRun:
+    """What of a run stays when it is taken up again: all but where it calls from, and with which token."""
+    return spec.model_copy(update={"token_sha256": "", "subnets": ()})
+
+
+def _networks(spec: LlmRun) -> tuple[IPv4Network | IPv6Network, ...]:
+    return tuple(ip_network(subnet) for subnet in spec.subnets)
 
 
 def _read_run(path: Path) -> KeptRun:

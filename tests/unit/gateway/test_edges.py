@@ -197,7 +197,7 @@ def openai(**fields: str) -> dict[str, Any]:
 MALFORMED = [
     None,
     {},
-    {"upstreams": {}},
+    {"upstreams": None},
     {"upstreams": {"mine": {"url": "http://h"}}},
     openai(url="h"),
     openai(url="http://user:hunter2@h"),

@@ -120,8 +120,36 @@ def test_runs_and_events_survive_a_restart(tmp_path: Path) -> None:
     assert not later.usage("closed").is_open
     assert [event.kind for event in later.events(0)] == [OVER_BUDGET]
     assert later.events(1) == []
-    with pytest.raises(Conflict):
-        later.open(spec("u", run_id="closed"))
+
+
+def test_a_run_that_is_taken_up_has_a_new_token_and_its_old_figures(tmp_path: Path) -> None:
+    runs = registry(tmp_path)
+    runs.open(spec(budget=LlmBudget(requests=3)))
+    run = runs.find("t", "10.1.2.3")
+    assert run is not None
+    run.journal.ended(row(run.journal.number()))
+    for runs in (runs, registry(tmp_path)):
+        runs.close("r")
+        used = runs.open(spec("u", subnets=("10.9.9.0/28",), budget=LlmBudget(requests=3)))
+        assert (used.is_open, used.requests, used.cost_usd) == (True, 1, 0.5)
+        assert runs.find("t", "10.1.2.3") is None
+        assert runs.find("u", "10.1.2.3") is None
+        assert runs.find("u", "10.9.9.3") is not None
+    with pytest.raises(Conflict, match="another budget"):
+        runs.open(spec("u", subnets=("10.9.9.0/28",)))
+
+
+def test_a_new_token_of_an_open_run_ends_the_old_one_and_no_call(tmp_path: Path) -> None:
+    runs = registry(tmp_path)
+    runs.open(spec())
+    before = runs.find("t", "10.1.2.3")
+    runs.open(spec("u"))
+    after = runs.find("u", "10.1.2.3")
+    assert before is not None
+    assert after is not None
+    assert runs.find("t", "10.1.2.3") is None
+    assert after.ledger is before.ledger
+    assert after.journal is before.journal
 
 
 def test_a_run_is_opened_once(tmp_path: Path) -> None:
