@@ -66,6 +66,11 @@ class RunFolder:
         return self.path / "llm"
 
     @property
+    def llm_calls(self) -> Path:
+        """What the gateway wrote of this run: `calls.jsonl`, `exchanges/`."""
+        return self.llm / "runs" / self.path.name
+
+    @property
     def trajectory(self) -> Path:
         """The agent's native logs as they were, and what was read from them."""
         return self.path / "trajectory"
@@ -167,6 +172,10 @@ class Home:
     def gateway_dir(self, run_id: str) -> Path:
         """Directory of the gateway's admin socket `s.sock`; mounted in that service only."""
         return self.sockets / "runs" / run_id / "gateway"
+
+    def gateway_config_dir(self, run_id: str) -> Path:
+        """Configuration and key of a run's gateway, as long as it runs; mounted in that service only."""
+        return self.sockets / "runs" / run_id / "gateway-config"
 
     def executor_dir(self, run_id: str) -> Path:
         """Directory of the executor's `s.sock`; mounted in that service and the scorer only."""

@@ -26,7 +26,7 @@ from harness.sandbox.owner import current_owner
 from harness.settings import Settings
 
 GRADER_START_S = 60.0
-NEEDED_ZONES = ("agent", "grader", "scorer", "executor", "inference")
+NEEDED_ZONES = ("agent", "grader", "scorer", "executor", "inference", "gateway")
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from harness.runner.engines import Hardware, engine_spec, hardware_of
 from harness.runner.eval_modes import with_eval_mode
 from harness.runner.request import RunRequest
 from harness.sandbox.build_context import ZONES
+from harness.sandbox.containers import ZONE_GATEWAY
 from harness.sandbox.derived_images import agent_image, scorer_image
 from harness.sandbox.gpus import chosen, list_gpus
 from harness.sandbox.images import detect_device, expected_tags
@@ -79,7 +80,7 @@ def draft(request: RunRequest, settings: Settings) -> RunDraft:
         benchmark=benchmark,
         model=model,
         limits=_limits(request, benchmark),
-        images=_images(settings, agent, benchmark),
+        images=_images(settings, agent, benchmark, has_gateway=False),
         hardware=hardware_of(request.gpus, chosen(list_gpus(), request.gpus) if request.gpus else ()),
     )
 
@@ -125,14 +126,14 @@ def product_tags(settings: Settings) -> dict[str, str]:
     return expected_tags(root, device, settings.base_image, with_optional=True)
 
 
-def _images(settings: Settings, agent: Agent, benchmark: Benchmark) -> dict[str, str]:
+def _images(settings: Settings, agent: Agent, benchmark: Benchmark, *, has_gateway: bool) -> dict[str, str]:
     """Zone -> tag; agent and scorer are images of their own where their folder, or the eval_mode, asks for one."""
     tags = product_tags(settings)
     scorer = scorer_image(settings.root.resolve(), benchmark.path, tags).tag
     ours = {zone.name: tags[zone.name] for zone in ZONES if not zone.is_optional}
     agents = {} if agent is NO_AGENT else {"agent": agent_image(agent.path, tags).tag}
     return {
-        **{zone: tag for zone, tag in ours.items() if zone != "agent"},
+        **{zone: tag for zone, tag in ours.items() if zone != "agent" and (has_gateway or zone != ZONE_GATEWAY)},
         **agents,
         "scorer": tags[OPENCOMPASS_ZONE] if benchmark.config.eval_mode is EvalMode.OPENCOMPASS else scorer,
     }

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +14,7 @@ from harness.domain.base import Frozen
 from harness.errors import InfrastructureError, PrerequisiteError
 from harness.home import Home
 from harness.sandbox.engine import LABEL_HOME, LABEL_ZONE, docker_errors, log_tail
+from harness.sandbox.home_lock import alone
 from harness.sandbox.networks import ZONE_GRADER, remove_doubles, repair_grader
 from harness.sandbox.process import ProcessResult, run_process
 
@@ -129,7 +127,7 @@ def compose_up(client: DockerClient, root: Path, spec: GraderSpec) -> GraderCont
         PrerequisiteError: no usable Compose client, or an image is missing.
         InfrastructureError: the grader does not stay up; the message ends with its last log lines.
     """
-    with _alone(spec.home):
+    with alone(spec.home):
         running = grader_container(client, spec.home)
         if running is not None and running.is_running and running.image == spec.image:
             return running
@@ -153,23 +151,12 @@ def start_again(client: DockerClient, home: Home) -> bool:
 
 def compose_down(client: DockerClient, root: Path, home: Home) -> bool:
     """Stops and removes a home's services; returns whether there was anything. What they stored stays."""
-    with _alone(home):
+    with alone(home):
         if grader_container(client, home) is None:
             return False
         repair_grader(client, home)
         _compose(root, home, ["down", "--remove-orphans"], {"HARNESS_HOME": str(home.path)})
         return True
-
-
-@contextmanager
-def _alone(home: Home) -> Iterator[None]:
-    """One process at a time: of two that begin at once, Compose would make a network of one name each."""
-    folder = os.open(home.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(folder)
 
 
 def _compose(root: Path, home: Home, arguments: list[str], environment: dict[str, str]) -> None:

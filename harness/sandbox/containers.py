@@ -15,6 +15,7 @@ ZONE_INFERENCE = "inference"
 ZONE_SCORER = "scorer"
 ZONE_EXECUTOR = "executor"
 ZONE_DATA = "data"
+ZONE_GATEWAY = "gateway"
 
 
 def find_container(client: DockerClient, home: Home, run_id: str, zone: str) -> str | None:

@@ -14,6 +14,7 @@ from harness.domain.base import Frozen
 from harness.domain.runs import Owner
 from harness.errors import InfrastructureError, PrerequisiteError
 from harness.home import Home
+from harness.sandbox.certificates import host_authorities
 from harness.sandbox.containers import ZONE_DATA, remove_container
 from harness.sandbox.engine import docker_errors, labels, log_tail
 from harness.sandbox.hardening import Isolation, Resources, bind, confined, host_config, service_user, temporary
@@ -21,8 +22,6 @@ from harness.sandbox.watch import wait_exit
 
 TARGET = "/target"
 DATA_DIR = "/data-dir"
-_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
-_CERTIFICATES_MOUNT = "/etc/harness-certificates.crt"
 # Run in the container: imports the script by path and calls one function with the target folder.
 _RUNNER = """
 import importlib.util, pathlib, sys
@@ -96,10 +95,10 @@ def _config(client: DockerClient, home: Home, owner: Owner, call: DataScript) ->
     if call.data_dir is not None:
         mounts.append(bind(call.data_dir, DATA_DIR, read_only=True))
         environment["DATA_DIR"] = DATA_DIR
-    if call.has_network and _CERTIFICATES.is_file():
-        # The host may trust an authority of its own (a proxy that inspects TLS); the image does not know it.
-        mounts.append(bind(_CERTIFICATES.resolve(), _CERTIFICATES_MOUNT, read_only=True))
-        environment |= {"SSL_CERT_FILE": _CERTIFICATES_MOUNT, "REQUESTS_CA_BUNDLE": _CERTIFICATES_MOUNT}
+    if call.has_network:
+        authorities, names = host_authorities()
+        mounts += authorities
+        environment |= names
     isolation = Isolation(network="bridge" if call.has_network else "none")
     resources = Resources(memory_mb=call.memory_mb, pids=256)
     return {

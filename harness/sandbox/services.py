@@ -157,8 +157,7 @@ def start_services(client: DockerClient, home: Home, services: list[Service], ti
             with docker_errors(f"starting the {service.zone} service of {service.run_id}"):
                 client.api.start(started[-1])
         return [
-            _wait_ready(client, service, container, deadline)
-            for service, container in zip(services, started, strict=True)
+            _ready(client, service, container, deadline) for service, container in zip(services, started, strict=True)
         ]
     except BaseException:
         for container in started:
@@ -208,19 +207,28 @@ def prepare_socket_dir(folder: Path, uid: int, gid: int) -> None:
         os.chown(folder, uid, gid)
 
 
-def _wait_ready(client: DockerClient, service: Service, container_id: str, deadline: float) -> StartedService:
+def _ready(client: DockerClient, service: Service, container_id: str, deadline: float) -> StartedService:
     path = service.socket_dir / SOCKET_NAME
+    await_socket(client, container_id, path, f"{service.zone} service of {service.run_id}", deadline)
+    return StartedService(container_id=container_id, socket=path)
+
+
+def await_socket(client: DockerClient, container_id: str, path: Path, what: str, deadline: float) -> None:
+    """Returns when the service in a container answers on its socket.
+
+    Raises:
+        ServiceUnavailable: it ended, or does not answer until `deadline` (monotonic); `what` names it.
+    """
     while time.monotonic() < deadline:
         if answers(path):
-            return StartedService(container_id=container_id, socket=path)
-        with docker_errors(f"looking at the {service.zone} service of {service.run_id}"):
+            return
+        with docker_errors(f"looking at the {what}"):
             state = client.api.inspect_container(container_id)["State"]
         if not state["Running"] or state["Restarting"]:
-            what = f"the {service.zone} service of {service.run_id} ended with {state['ExitCode']} before it answered"
-            raise ServiceUnavailable(f"{what}: {log_tail(client, container_id)}")
+            ended = f"the {what} ended with {state['ExitCode']} before it answered"
+            raise ServiceUnavailable(f"{ended}: {log_tail(client, container_id)}")
         time.sleep(_READY_POLL_S)
-    what = f"the {service.zone} service of {service.run_id} did not answer in time"
-    raise ServiceUnavailable(f"{what}: {log_tail(client, container_id)}")
+    raise ServiceUnavailable(f"the {what} did not answer in time: {log_tail(client, container_id)}")
 
 
 def answers(path: Path) -> bool:
