@@ -22,6 +22,7 @@ from harness.runner.collect import collect_workspace
 from harness.runner.grader_client import GraderClient
 from harness.runner.objects import AgentEnd, RunObjects
 from harness.runner.progress import Reporter
+from harness.runner.prompts import prompt_sha256
 from harness.runner.service_keeper import ServiceKeeper
 from harness.runner.workspace import clock_copy, write_clock
 from harness.sandbox.owner import current_owner
@@ -96,6 +97,7 @@ class Trial:
     def _prepare(self) -> None:
         self._objects.prepare()
         self._note("workspace", quota=self._objects.quota_mode, size_mb=self._plan.limits.disk_mb)
+        self._note("prompt", sha256=prompt_sha256(self._plan))
 
     def _baseline(self) -> None:
         status = self._grader.ask_baseline(self._plan.run_id)
