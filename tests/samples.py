@@ -9,6 +9,7 @@ from typing import Any
 
 from harness.domain.admin import CloseRun, FinishRun, RegisterRun, StartClock
 from harness.domain.items import Part
+from harness.domain.llm import LlmCall
 from harness.domain.runs import EndedBy, Owner
 from harness.domain.specs import (
     Agent,
@@ -115,6 +116,13 @@ def closed(db: WritableDatabase, run_id: str, ended_by: EndedBy = EndedBy.FINISH
     """The run with its verdict, 100 seconds after its start."""
     finish_run(db, run_id, FinishRun(ended_by=ended_by), at=START + timedelta(seconds=100))
     return close_run(db, run_id, CloseRun(), at=START + timedelta(seconds=120))
+
+
+def llm_call(number: int, run_id: str, usd: float = 0.1, **detail: Any) -> LlmCall:
+    """An answered call of ten tokens; `detail` as the gateway writes it."""
+    tokens = {"input_tokens": 7, "cached_tokens": 2, "cache_write_tokens": 1, "output_tokens": 3}
+    told = {"number": number, "run_id": run_id, "at": START, "provider": "p", "model": "m", "http_status": 200}
+    return LlmCall.model_validate({**tokens, **told, "cost_usd": usd, "seconds": 1.5, "detail": detail})
 
 
 def graded(

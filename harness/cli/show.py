@@ -56,12 +56,15 @@ def _grading_of(home: Home, run_id: str) -> GradingReport | None:
 def facts_of(home: Home, run_id: str) -> Facts:
     """What is known of one run: scores in percent, improvement in points with its 95 % interval."""
     from harness.cli.database import reading
+    from harness.domain.runs import CONTINUATION
     from harness.store.records_evaluations import get_baseline
     from harness.store.records_findings import findings_of
+    from harness.store.records_llm import llm_spend_of
     from harness.store.records_queue import submissions_of
-    from harness.store.records_runs import get_run
+    from harness.store.records_runs import get_run, list_events
 
     with reading(home) as db:
+        spend, events = llm_spend_of(db, run_id), list_events(db, run_id)
         record, baseline = get_run(db, run_id), get_baseline(db, run_id)
         submissions, findings = submissions_of(db, run_id), findings_of(db, run_id)
     scores = baseline.scores if baseline else None
@@ -80,6 +83,9 @@ def facts_of(home: Home, run_id: str) -> Facts:
         "detail": record.detail or (baseline.detail if baseline else None),
         "started_at": record.started_at,
         "duration_s": record.agent_time_s,
+        "continuations": sum(event.kind == CONTINUATION for event in events),
+        "driver_model": record.plan.driver_model,
+        "llm": spend.model_dump() if record.plan.llm or spend.calls else None,
         **_score("baseline", scores.headline(protocol) if scores else None),
         "baseline_feedback_pct": _pct(scores.shown(protocol) if scores else None),
         "baseline_outputs": _outputs(baseline.metrics, protocol) if baseline else {},
@@ -168,6 +174,8 @@ def show_facts(facts: Facts) -> None:
         shown["phase"] = facts["phase"]
     if facts["duration_s"] is not None:
         shown["time"] = f"{facts['duration_s']:.0f} s"
+    shown["continued"] = f"{facts['continuations']} times" if facts["continuations"] else None
+    shown["driver LLM"] = _spend(facts)
     shown["detail"] = facts["detail"]
     if facts["verdict"] == "agent_failed":
         shown["its output"] = f"harness logs {facts['run_id']}"
@@ -185,6 +193,18 @@ def show_facts(facts: Facts) -> None:
 def _with_error(facts: Facts, name: str) -> str:
     value, error = facts[f"{name}_pct"], facts[f"{name}_stderr_pct"]
     return "" if value is None else f"{value:.1f} ± {error:.1f}"
+
+
+def _spend(facts: Facts) -> str:
+    """Calls, tokens and cost of the driver LLM in one line; the charge for an unknown price is not shown as a cost."""
+    llm = facts["llm"]
+    if llm is None:
+        return ""
+    refused = f" ({llm['refused_calls']} more refused)" if llm["refused_calls"] else ""
+    tokens = f"{llm['input_tokens']:,} tokens in, {llm['cached_tokens']:,} of them cached, {llm['output_tokens']:,} out"
+    cost = f"{llm['cost_usd']:,.4f} USD" if llm["is_price_listed"] else "price not listed"
+    estimated = f", {llm['estimated_calls']} calls estimated" if llm["estimated_calls"] else ""
+    return f"{facts['driver_model']}: {llm['calls']:,} calls{refused}, {tokens}, {cost}{estimated}"
 
 
 def _best(facts: Facts) -> str:

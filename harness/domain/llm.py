@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from harness.domain.base import Frozen
+from harness.domain.base import Frozen, Numbered
 
 RUN_ID = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,119}$"
 MAX_TOKENS = 10**12
@@ -43,6 +43,15 @@ class DriverLlm(Frozen):
     key_from: str = ""
     budget: LlmBudget = LlmBudget()
     tools: tuple[str, ...] = ()
+
+
+class ModelList(Frozen):
+    """What a provider says to the question which models it has; `error` tells more where it does not say."""
+
+    provider: Provider
+    status: Literal["ok", "unreachable", "key_refused", "no_such_route", "failed"]
+    models: tuple[str, ...] = ()
+    error: str = ""
 
 
 class LlmRun(Frozen):
@@ -81,10 +90,9 @@ class LlmUsage(Frozen):
     is_over_budget: bool = False
 
 
-class LlmCall(Frozen):
+class LlmCall(Numbered):
     """One call as it was metered: a row of `llm_call`. Input includes what was read from a cache or written to one."""
 
-    number: Count
     run_id: str
     at: datetime
     provider: str
@@ -92,6 +100,7 @@ class LlmCall(Frozen):
     http_status: int
     input_tokens: Count = 0
     cached_tokens: Count = 0
+    cache_write_tokens: Count = 0
     output_tokens: Count = 0
     cost_usd: Dollars = 0.0
     seconds: float = 0.0

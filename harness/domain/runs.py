@@ -7,6 +7,10 @@ from enum import StrEnum
 from harness.domain.base import Frozen
 
 
+# Kind of the event that an agent was taken up again after an early end.
+CONTINUATION = "continuation"
+
+
 class RunKind(StrEnum):
     """What a run is: an agent at work, or a checkpoint of somebody's that is only scored (`harness grade`)."""
 

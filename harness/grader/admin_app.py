@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends, FastAPI, Request
 from pydantic import BaseModel
 
 from harness.domain import admin
+from harness.domain.llm import LlmCalls
 from harness.domain.runs import RunKind
 from harness.errors import Conflict
 from harness.grader.edge import handle_errors
@@ -16,6 +17,7 @@ from harness.grader.statuses import stats_of, status_of
 from harness.store.importing import import_run
 from harness.store.records_closing import close_run, reopen_run
 from harness.store.records_evaluations import request_baseline
+from harness.store.records_llm import add_llm_calls
 from harness.store.records_queue import requeue_failed, submissions_of
 from harness.store.records_runs import (
     add_event,
@@ -125,6 +127,12 @@ def event(grader: Served, run_id: str, asked: admin.EventIn) -> Done:
 @router.post("/runs/{run_id}/samples")
 def sample(grader: Served, run_id: str, asked: admin.ResourceSampleIn) -> Done:
     add_sample(grader.db, run_id, asked)
+    return Done()
+
+
+@router.post("/runs/{run_id}/llm-calls")
+def llm_calls(grader: Served, run_id: str, asked: LlmCalls) -> Done:
+    add_llm_calls(grader.db, run_id, asked.calls)
     return Done()
 
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel, TypeAdapter
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from harness.domain import admin
+from harness.domain.llm import LlmCalls
 from harness.errors import GraderUnavailable, InfrastructureError, ServiceUnavailable, UnknownRun, UsageError
 from harness.home import Home
 from harness.unix_http import Reply, UnixHttp
@@ -86,6 +87,10 @@ class GraderClient:
 
     def add_sample(self, run_id: str, sample: admin.ResourceSampleIn) -> None:
         self._text("POST", f"/runs/{run_id}/samples", sample)
+
+    def add_llm_calls(self, run_id: str, calls: LlmCalls) -> None:
+        """Has calls written down; those that are there already stay as they are."""
+        self._text("POST", f"/runs/{run_id}/llm-calls", calls)
 
     def finish(self, run_id: str, finish: admin.FinishRun) -> admin.RunStatus:
         return self._call("POST", f"/runs/{run_id}/finish", finish)

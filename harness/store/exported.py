@@ -115,12 +115,14 @@ class ExportedSample(Frozen):
 
 
 class ExportedLlmCall(Frozen):
+    number: Count
     at: Time
     provider: Name
     model: Name
     http_status: Count
     input_tokens: Count
     cached_tokens: Count
+    cache_write_tokens: Count
     output_tokens: Count
     cost_usd: Amount
     seconds: Amount

@@ -84,6 +84,8 @@ def _contradiction(export: RunExport) -> str:
         return "exactly the scored submissions must have an evaluation"
     if run.verdict is not Verdict.INTERRUPTED and any(not s.state.is_final for s in export.submissions):
         return "a submission is still open"
+    if len({call.number for call in export.llm_calls}) < len(export.llm_calls):
+        return "two LLM calls have one number"
     is_graded = any(s.evaluation is not None for s in export.submissions) or _is_graded_baseline(export)
     if (run.verdict is Verdict.GRADED) != is_graded:
         return "the verdict does not fit the submissions"

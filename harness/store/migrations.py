@@ -8,13 +8,14 @@ from sqlalchemy import Connection, Engine
 
 from harness.errors import PrerequisiteError
 from harness.store.migration_3 import MIGRATION_3
+from harness.store.migration_4 import MIGRATION_4
 from harness.store.schema import TABLES
 from harness.store.views import VIEWS
 
 Migration = tuple[str, ...]
 
 # Append only: a released entry is never edited, moved or removed.
-MIGRATIONS: tuple[Migration, ...] = (TABLES, VIEWS, MIGRATION_3)
+MIGRATIONS: tuple[Migration, ...] = (TABLES, VIEWS, MIGRATION_3, MIGRATION_4)
 
 
 def _version(connection: Connection) -> int:

@@ -189,6 +189,24 @@ class SubmissionRecord(Frozen):
     attempts: int = 0
 
 
+class LlmSpend(Frozen):
+    """What a run used of its driver LLM; refused calls are no calls.
+
+    `is_price_listed` is false where a model's price is not known: then `cost_usd` is what the budget was charged, at
+    the price of the dearest model. `estimated_calls`: those whose tokens nobody told, so that they were estimated.
+    """
+
+    calls: int = 0
+    refused_calls: int = 0
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+    is_price_listed: bool = True
+    estimated_calls: int = 0
+
+
 class EventRecord(Frozen):
     """Something that happened to a run."""
 

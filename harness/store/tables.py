@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import UniqueConstraint
+from sqlalchemy import Index, UniqueConstraint
 from sqlmodel import Field, SQLModel
 
 from harness.store.columns import JsonText, UtcTime
@@ -201,15 +201,18 @@ class LlmCallRow(SQLModel, table=True):
     """One call of an agent to its driver LLM, as the gateway metered it."""
 
     __tablename__ = "llm_call"
+    __table_args__ = (Index("ix_llm_call_run_id_number", "run_id", "number", unique=True),)
 
     id: int | None = Field(default=None, primary_key=True)
     run_id: str = Field(foreign_key="run.run_id", index=True)
+    number: int
     at: datetime = Field(sa_type=UtcTime, nullable=False)
     provider: str
     model: str
     http_status: int
     input_tokens: int
     cached_tokens: int
+    cache_write_tokens: int = 0
     output_tokens: int
     cost_usd: float
     seconds: float

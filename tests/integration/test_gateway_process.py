@@ -84,7 +84,7 @@ def test_streams_pass_byte_for_byte_and_are_metered_to_the_token(gateway: Gatewa
     usage = STREAMS[name].usage
     assert (row.input_tokens, row.cached_tokens, row.output_tokens) == (
         usage.input_tokens, usage.cached_tokens, usage.output_tokens)  # fmt: skip
-    assert row.detail["cache_write_tokens"] == usage.cache_write_tokens
+    assert row.cache_write_tokens == usage.cache_write_tokens
     plain = usage.input_tokens - usage.cached_tokens - usage.cache_write_tokens
     cost = plain * 1.0 + usage.cached_tokens * 0.1 + usage.cache_write_tokens * 1.25 + usage.output_tokens * 10
     assert row.cost_usd == pytest.approx(cost / 1e6)

@@ -7,10 +7,16 @@ import io
 import json
 
 import pytest
+from samples import llm_call
 
 from harness.cli.edge import guarded
 from harness.cli.show import facts_of, show_facts
+from harness.domain.admin import EventIn
+from harness.domain.runs import CONTINUATION
 from harness.home import Home
+from harness.store.database import open_writer
+from harness.store.records_llm import add_llm_calls
+from harness.store.records_runs import add_event
 
 
 def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -61,6 +67,28 @@ def test_show_as_json_has_the_same(recorded: Home, graded, later, capsys):
     assert facts["findings"][0]["evidence"] == {"nearest": "sibling"}
     assert "token_sha256" not in json.dumps(facts)
     assert graded.ljust(64, "0") not in json.dumps(facts)
+
+
+def test_show_tells_what_the_driver_llm_cost_and_how_often_the_agent_went_on(recorded: Home, graded, later, capsys):
+    db = open_writer(recorded.db)
+    try:
+        add_llm_calls(db, graded, [llm_call(number, graded, 0.5, is_listed=True) for number in range(1201)])
+        add_llm_calls(db, later, [llm_call(1, later, is_listed=False), llm_call(2, later, 0, refused="spent")])
+        add_event(db, later, EventIn(kind=CONTINUATION))
+    finally:
+        db.close()
+    assert "1,201 calls, 8,407 tokens in, 2,402 of them cached, 3,603 out, 600.5000 USD" in output(
+        capsys, "show", graded
+    )
+    out = output(capsys, "show", later)
+    assert "1 calls (1 more refused)" in out
+    assert "price not listed" in out
+    assert "USD" not in out
+    assert "continued   1 times" in out
+    facts = json.loads(output(capsys, "show", later, "--json"))
+    assert facts["continuations"] == 1
+    assert facts["llm"]["cost_usd"] == pytest.approx(0.1)
+    assert facts["llm"]["is_price_listed"] is False
 
 
 def test_list_shows_runs_newest_first(recorded: Home, graded, later, capsys):

@@ -19,10 +19,9 @@ from harness.gateway.registry import Registry
 
 
 def row(number: int, usd: float = 0.5, **fields: object) -> LlmCall:
-    detail = {"cache_write_tokens": 3, **fields}
     return LlmCall(
         number=number, run_id="r", at=now_utc(), provider="openai", model="m", http_status=200,
-        input_tokens=10, cached_tokens=4, output_tokens=2, cost_usd=usd, detail=detail,
+        input_tokens=10, cached_tokens=4, cache_write_tokens=3, output_tokens=2, cost_usd=usd, detail=fields,
     )  # fmt: skip
 
 

@@ -27,9 +27,9 @@ from harness.store.query import run_query
 from harness.store.records_closing import close_run, reopen_run
 from harness.store.records_evaluations import find_evaluation
 from harness.store.records_findings import add_findings
+from harness.store.records_llm import add_llm_calls
 from harness.store.records_runs import add_event, add_sample, finish_run, list_runs
 from harness.store.records_submissions import new_submission, reject_submission
-from harness.store.tables import LlmCallRow
 
 BASE, GOOD = (
     tuple(item.model_copy(update={"cluster": "c", "sample_scores": (item.score, item.score)}) for item in some)
@@ -57,12 +57,7 @@ def full_run(db: WritableDatabase, number: int = 1) -> str:
     samples.scored(db, run, "same bytes in every run", BASE)
     add_event(db, run.run_id, EventIn(kind="agent_started", detail={"image": "x", "n": [1.5, None]}), at=START)
     add_sample(db, run.run_id, ResourceSampleIn(cpu_pct=0.1, memory_mb=1 / 3, disk_mb=2, pids=3), at=START)
-    call = LlmCallRow(
-        **dict.fromkeys(("input_tokens", "cached_tokens", "output_tokens"), 7),
-        **{"run_id": run.run_id, "at": START, "provider": "p", "model": "m", "http_status": 200},
-        **{"cost_usd": 0.1, "seconds": 1.0, "detail": {}},
-    )
-    db.write(lambda session: session.add(call))
+    add_llm_calls(db, run.run_id, [samples.llm_call(number, run.run_id) for number in (1, 2)])
     evidence = {"tensors": ["model.norm.weight"], "share": 0.25}
     finding = Finding(submission_number=1, kind="k", severity="info", detail="d", evidence=evidence, tool_version="2")
     add_findings(db, run.run_id, [finding], at=START)
@@ -100,6 +95,13 @@ def test_round_trip_gives_equal_rows(db: WritableDatabase, other: WritableDataba
     assert shown(other, run_id) == shown(db, run_id)
     assert (imported.verdict, imported.owner, imported.token_sha256) == (Verdict.GRADED, None, "")
     assert imported.imported_at
+
+
+def test_calls_with_one_number_are_no_record(db: WritableDatabase, other: WritableDatabase) -> None:
+    record = json.loads(document(db, full_run(db)))
+    record["llm_calls"][1]["number"] = 1
+    with pytest.raises(UsageError, match="two LLM calls have one number"):
+        import_run(other, json.dumps(record).encode())
 
 
 def test_importing_again_changes_nothing(db: WritableDatabase, other: WritableDatabase) -> None:

@@ -150,6 +150,35 @@ def test_rows_of_the_first_version_stay_readable(tmp_path: Path) -> None:
         db.close()
 
 
+def test_calls_of_an_earlier_version_are_numbered(tmp_path: Path) -> None:
+    engine = create_engine(f"sqlite:///{tmp_path / 'old.db'}")
+    migrate(engine, MIGRATIONS[:3])
+    run = "'r1', 'a', 't', 'm', 'h', 'standard', 0, 1, 'none', 'cpu', 'x', 'x', '{}', 'ended', '', '', '', 't'"
+    columns = (
+        "run_id, agent, task, base_model, base_model_hash, protocol, seed, timeout_s, network, device, task_protocol,"
+        " engine_hash, plan, phase, detail, token_sha256, subnet, created_at"
+    )
+    call = "run_id, at, provider, model, http_status, input_tokens, cached_tokens, output_tokens, cost_usd, seconds"
+    with engine.begin() as connection:
+        for name in ("r1", "r2"):
+            connection.exec_driver_sql(f"INSERT INTO run ({columns}) VALUES ({run.replace('r1', name)})")
+        for name in ("r1", "r2", "r1"):
+            values = f"'{name}', 't', 'p', 'm', 200, 1, 0, 1, 0.1, 1.0, '{{}}'"
+            connection.exec_driver_sql(f"INSERT INTO llm_call ({call}, detail) VALUES ({values})")
+    engine.dispose()
+    db = open_writer(tmp_path / "old.db")
+    try:
+        assert run_query(db, "SELECT run_id, number FROM llm_call ORDER BY id").rows == (
+            ("r1", 1),
+            ("r2", 1),
+            ("r1", 2),
+        )
+        rows = run_query(db, "SELECT run_id, calls, cache_write_tokens, is_price_listed FROM v_llm_spend").rows
+        assert rows == (("r1", 2, 0, None), ("r2", 1, 0, None))
+    finally:
+        db.close()
+
+
 def _first_version_rows(plan: samples.RunPlan) -> dict[str, dict[str, object]]:
     at = time_text(samples.START)
     hashes = {"task_protocol": plan.task_protocol(), "engine_hash": plan.engine.hash(), "base_model_hash": "c"}

@@ -18,9 +18,9 @@ from harness.store.database import WritableDatabase
 from harness.store.query import run_query
 from harness.store.records_evaluations import fail_baseline, request_baseline
 from harness.store.records_findings import add_findings
+from harness.store.records_llm import add_llm_calls
 from harness.store.records_runs import start_clock
 from harness.store.records_submissions import mark_failed, reject_submission
-from harness.store.tables import LlmCallRow
 
 # Feedback 25 %, final 50 %, all items 37.5 %.
 BASE = samples.items([1, 0, 0, 0], [1, 1, 0, 0])
@@ -206,23 +206,13 @@ def test_triage_names_everything_to_look_at_and_nothing_else(db: WritableDatabas
 
 def test_spend_sums_calls_per_run_and_model(db: WritableDatabase) -> None:
     run = samples.registered(db, samples.plan())
-    for status, cost in ((200, 0.5), (200, 0.25), (429, 0.0)):
-        call = LlmCallRow(
-            run_id=run.run_id,
-            at=START + timedelta(seconds=1),
-            provider="openai",
-            model="gpt-x",
-            http_status=status,
-            input_tokens=100,
-            cached_tokens=10,
-            output_tokens=5,
-            cost_usd=cost,
-            seconds=2.0,
-            detail={},
-        )
-        db.write(lambda session, call=call: session.add(call))
+    calls = [
+        samples.llm_call(number, run.run_id, cost).model_copy(update={"http_status": status})
+        for number, (status, cost) in enumerate(((200, 0.5), (200, 0.25), (429, 0.0)))
+    ]
+    add_llm_calls(db, run.run_id, calls)
     (line,) = rows(db, "SELECT calls, failed_calls, input_tokens, cost_usd, seconds FROM v_llm_spend")
-    assert line == {"calls": 3, "failed_calls": 1, "input_tokens": 300, "cost_usd": 0.75, "seconds": 6.0}
+    assert line == {"calls": 3, "failed_calls": 1, "input_tokens": 21, "cost_usd": 0.75, "seconds": 4.5}
 
 
 def test_a_run_without_a_submission_shows_its_baseline_all_the_same(db: WritableDatabase) -> None:
