@@ -6,7 +6,6 @@ from enum import StrEnum
 
 from harness.domain.base import Frozen
 
-
 # Kind of the event that an agent was taken up again after an early end.
 CONTINUATION = "continuation"
 

@@ -127,15 +127,15 @@ def test_a_run_that_is_taken_up_has_a_new_token_and_its_old_figures(tmp_path: Pa
     run = runs.find("t", "10.1.2.3")
     assert run is not None
     run.journal.ended(row(run.journal.number()))
-    for runs in (runs, registry(tmp_path)):
-        runs.close("r")
-        used = runs.open(spec("u", subnets=("10.9.9.0/28",), budget=LlmBudget(requests=3)))
+    for known in (runs, registry(tmp_path)):
+        known.close("r")
+        used = known.open(spec("u", subnets=("10.9.9.0/28",), budget=LlmBudget(requests=3)))
         assert (used.is_open, used.requests, used.cost_usd) == (True, 1, 0.5)
-        assert runs.find("t", "10.1.2.3") is None
-        assert runs.find("u", "10.1.2.3") is None
-        assert runs.find("u", "10.9.9.3") is not None
+        assert known.find("t", "10.1.2.3") is None
+        assert known.find("u", "10.1.2.3") is None
+        assert known.find("u", "10.9.9.3") is not None
     with pytest.raises(Conflict, match="another budget"):
-        runs.open(spec("u", subnets=("10.9.9.0/28",)))
+        known.open(spec("u", subnets=("10.9.9.0/28",)))
 
 
 def test_a_new_token_of_an_open_run_ends_the_old_one_and_no_call(tmp_path: Path) -> None:
