@@ -10,6 +10,8 @@ from pathlib import Path
 import yaml
 
 MARK = "####"
+# GSM8K's solutions carry calculator marks: `48/2 = <<48/2=24>>24`.
+CALCULATOR = re.compile(r"<<[^<>]*>>")
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
 # Writing the mark and a number earns this much by itself: a model that is nearly never right gets no other signal.
 FORMAT_REWARD = 0.1
@@ -37,6 +39,10 @@ class Task:
             chat.append({"role": "user", "content": self.prompt.replace("{question}", example["question"])})
             chat.append({"role": "assistant", "content": example["answer"]})
         return [*chat, {"role": "user", "content": self.prompt.replace("{question}", question)}]
+
+    def solution(self, item: dict) -> str:
+        """A train item's worked solution, as a model should write it."""
+        return CALCULATOR.sub("", item["answer"])
 
     def longest_answer(self) -> int:
         """Characters in the longest answer that has to be written."""

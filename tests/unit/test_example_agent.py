@@ -148,3 +148,8 @@ def test_client_stops_waiting_for_all_scores_together_when_little_time_is_left()
         grader = GRADER.Grader(url)
         assert [grader.wait(number, keep_s=29.7) for number in (1, 2, 3)] == [scoring] * 3
     assert len(asked) <= 1 + 2 + 1 + 1
+
+
+def test_a_solution_is_what_a_model_should_write_without_calculator_marks() -> None:
+    item = {"question": "?", "answer": "48/2 = <<48/2=24>>24 clips\n#### 24"}
+    assert TASK.Task(items=[item]).solution(item) == "48/2 = 24 clips\n#### 24"
