@@ -24,6 +24,7 @@ RANKS = {
     "unix_service": 2,
     "hostile_http": 2,
     "executor": 2,
+    "trajectory": 2,
     "sandbox": 3,
     "catalog": 3,
     "store": 3,
@@ -57,7 +58,7 @@ OWNERS = {
     "uvicorn": {"gateway", "grader", "hostile_http", "inference", "scorer", "unix_service"},
     "zstandard": {"gateway"},
 }
-PURE = {"errors", "home", "domain"}
+PURE = {"errors", "home", "domain", "trajectory"}
 PURE_THIRD_PARTY = {"pydantic"}
 
 
