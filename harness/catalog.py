@@ -244,7 +244,13 @@ def _agent(folder: Path) -> Agent:
     if not start.is_file():
         raise UsageError(f"{folder / CONFIG_NAME}: start names {config.start!r}, which is not there", f"Add {start}.")
     path = folder.resolve()
-    return Agent(id=folder.name, path=path, digest=folder_digest(path), config=config)
+    agent = Agent(id=folder.name, path=path, digest=folder_digest(path), config=config)
+    if config.image_of and not (agent.image_folder / "Dockerfile").is_file():
+        raise UsageError(
+            f"{folder / CONFIG_NAME}: image_of names {config.image_of!r}, where no Dockerfile is",
+            f"Name one of the agents in {path.parent} that has one.",
+        )
+    return agent
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -136,6 +136,8 @@ class AgentConfig(Frozen):
     model: str | None = None
     # Script of the folder that takes the agent's last session up again (`--continue`).
     resume: str | None = None
+    # Another agent's folder beside this one, whose Dockerfile makes this one's image too.
+    image_of: str | None = Field(None, pattern=NAME_PATTERN)
     # Native logs: a pattern below /workspace, and which reader understands them.
     trajectory: str | None = None
     trajectory_format: str | None = None
@@ -158,6 +160,11 @@ class Agent(Frozen):
     path: Path
     digest: str
     config: AgentConfig
+
+    @property
+    def image_folder(self) -> Path:
+        """The folder whose Dockerfile makes its image, if that has one."""
+        return self.path.parent / self.config.image_of if self.config.image_of else self.path
 
 
 class ModelRef(Frozen):

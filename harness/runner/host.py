@@ -83,7 +83,7 @@ class Host:
         self.require_product_images(draft)
         derived = [scorer_image(root, draft.benchmark.path, ours)]
         if "agent" in draft.images:
-            derived.append(agent_image(draft.agent.path, ours))
+            derived.append(agent_image(draft.agent.image_folder, ours))
         for plan in derived:
             ensure_image(self.client, root, plan, self.show_build)
 

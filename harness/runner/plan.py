@@ -131,7 +131,7 @@ def _images(settings: Settings, agent: Agent, benchmark: Benchmark, *, has_gatew
     tags = product_tags(settings)
     scorer = scorer_image(settings.root.resolve(), benchmark.path, tags).tag
     ours = {zone.name: tags[zone.name] for zone in ZONES if not zone.is_optional}
-    agents = {} if agent is NO_AGENT else {"agent": agent_image(agent.path, tags).tag}
+    agents = {} if agent is NO_AGENT else {"agent": agent_image(agent.image_folder, tags).tag}
     return {
         **{zone: tag for zone, tag in ours.items() if zone != "agent" and (has_gateway or zone != ZONE_GATEWAY)},
         **agents,

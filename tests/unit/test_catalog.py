@@ -138,6 +138,23 @@ def test_agent_without_its_start_file_is_refused(settings: Settings, agents: Pat
         catalog.find_agent(settings, "a")
 
 
+def test_an_agent_can_run_in_the_image_of_its_neighbour(settings: Settings, agents: Path) -> None:
+    write_agent(agents, "b", "name: b\nimage_of: a\n")
+    with pytest.raises(UsageError, match="image_of names 'a', where no Dockerfile is"):
+        catalog.find_agent(settings, "b")
+    (write_agent(agents, "a") / "Dockerfile").write_text("ARG BASE\nFROM ${BASE}\n")
+    one, other = catalog.find_agent(settings, "a"), catalog.find_agent(settings, "b")
+    assert one.image_folder == other.image_folder == one.path
+    assert other.path == (agents / "b").resolve()
+
+
+@pytest.mark.parametrize("name", ["../a", "/etc", "a/b", ""])
+def test_only_a_neighbours_name_can_stand_for_its_image(settings: Settings, agents: Path, name: str) -> None:
+    write_agent(agents, "b", f"name: b\nimage_of: {name!r}\n")
+    with pytest.raises(UsageError, match="image_of"):
+        catalog.find_agent(settings, "b")
+
+
 def test_digest_covers_names_bytes_and_executability(settings: Settings, benchmarks: Path) -> None:
     folder = write_benchmark(benchmarks, "b")
     (folder / "sub").mkdir()
