@@ -75,6 +75,15 @@ class RunFolder:
         """The agent's native logs as they were, and what was read from them."""
         return self.path / "trajectory"
 
+    @property
+    def native_logs(self) -> Path:
+        return self.trajectory / "native"
+
+    @property
+    def exchanges(self) -> Path:
+        """What the run's gateway keeps of it: calls, and the exchanges with the provider."""
+        return self.llm / "runs" / self.path.name
+
 
 @dataclass(frozen=True)
 class Home:

@@ -18,7 +18,7 @@ from harness.errors import (
     meaning_of,
 )
 from harness.runner.attempt import Attempt
-from harness.runner.collect import collect_workspace
+from harness.runner.collect import collect
 from harness.runner.grader_client import GraderClient
 from harness.runner.objects import AgentEnd, RunObjects
 from harness.runner.progress import Reporter
@@ -201,7 +201,7 @@ class Trial:
         """
         artifacts: tuple[ArtifactIn, ...] = ()
         if self._objects.attach_for_collection():
-            kept = collect_workspace(self._folder.workspace, self._folder.collected)
+            kept = collect(self._folder, self._plan.agent.config.trajectory)
             artifacts = tuple(kept.artifacts)
             if kept.left_out:
                 self._note("left_out", files=kept.left_out)

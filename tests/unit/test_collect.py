@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.runner import collect
+from harness.runner import hostile_tree
 from harness.runner.collect import collect_workspace
 
 
@@ -54,7 +54,7 @@ def test_weights_and_large_files_are_left_out(workspace: Path, tmp_path: Path) -
 def test_the_number_of_entries_is_bounded(workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(30):
         (workspace / "code" / f"{number}.txt").write_text("x")
-    monkeypatch.setattr(collect, "MAX_ENTRIES", 10)
+    monkeypatch.setattr(hostile_tree, "MAX_ENTRIES", 10)
     kept = collect_workspace(workspace, tmp_path / "workspace")
     assert len(kept.artifacts) < 10
     assert kept.left_out >= 1
@@ -115,7 +115,7 @@ def test_a_folder_of_very_many_names_is_not_read_whole(
     (workspace / "many").mkdir()
     for number in range(50):
         os.link(workspace / "code" / "train.py", workspace / "many" / f"{number:02}.py")
-    monkeypatch.setattr(collect, "MAX_PER_FOLDER", 10)
+    monkeypatch.setattr(hostile_tree, "MAX_PER_FOLDER", 10)
     monkeypatch.setattr(os, "listdir", lambda _: pytest.fail("reads a whole folder"))
     kept = collect_workspace(workspace, tmp_path / "workspace")
     assert sum("many" in artifact.path for artifact in kept.artifacts) == 10
