@@ -38,12 +38,21 @@ class Settings(BaseSettings):
         None, validation_alias="AUTORL_FILE_PATH", description="where local models and data lie"
     )
     openai_api_key: SecretStr | None = Field(
-        None, validation_alias="OPENAI_API_KEY", description="key of the LLM that drafts benchmarks"
+        None, validation_alias="OPENAI_API_KEY", description="key of the LLM that drives agents or drafts benchmarks"
     )
     openai_api_base: str = Field(
         "", validation_alias="OPENAI_API_BASE", description="its OpenAI-compatible endpoint, ending in /v1"
     )
-    chat_model: str = Field("", validation_alias="CHAT_MODEL", description="its name")
+    chat_model: str = Field("", validation_alias="CHAT_MODEL", description="its name, also as LiteLLM writes it")
+    anthropic_api_key: SecretStr | None = Field(
+        None, validation_alias="ANTHROPIC_API_KEY", description="key for agents that speak Anthropic's protocol"
+    )
+    gemini_api_key: SecretStr | None = Field(
+        None, validation_alias="GEMINI_API_KEY", description="key for agents that speak Gemini's protocol"
+    )
+    llm_prices: Path | None = Field(
+        None, description="price table (YAML) of LLMs, instead of harness/gateway/prices.yaml"
+    )
     base_image: str = Field("", description="base of every image; empty: a registry's Python, or Debian packages")
     network_range: str = Field("10.213.0.0/16", description="run networks are /28s of this range")
     quota: Literal["auto", "loop", "watch"] = Field("auto", description="how the size limit of a workspace is held")

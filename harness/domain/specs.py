@@ -302,6 +302,11 @@ class RunPlan(Frozen):
         return RunKind.GRADE if self.grading else RunKind.AGENT
 
     @property
+    def has_gateway(self) -> bool:
+        """Whether its agent reaches anything but the grader, which is through a gateway of the run's own."""
+        return self.llm is not None or self.network is NetworkPolicy.ALLOWLIST
+
+    @property
     def is_baseline_anew(self) -> bool:
         """Whether the baseline itself is what is graded, and its stored evaluation must not stand in for it."""
         return self.grading is not None and self.grading.is_anew and not self.grading.has_base

@@ -7,19 +7,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
+from pydantic import SecretStr
+
+from harness.domain.llm import ModelList
 from harness.domain.specs import RunPlan
 from harness.errors import GraderUnavailable, InfrastructureError, PrerequisiteError
 from harness.home import Home
 from harness.runner.data_sources import Fetch
 from harness.runner.grader_client import GraderClient
-from harness.runner.objects import RunObjects, Where
+from harness.runner.keys import read_key
+from harness.runner.objects import RunObjects
 from harness.runner.plan import OPENCOMPASS_ZONE, RunDraft, product_tags
+from harness.runner.where import LlmSource, Where
 from harness.sandbox.compose import GraderSpec, compose_up, grader_container, grader_user, start_again
+from harness.sandbox.containers import ZONE_GATEWAY
 from harness.sandbox.data_scripts import DataScript, run_data_script
 from harness.sandbox.derived_images import ImagePlan, agent_image, ensure_image, scorer_image
 from harness.sandbox.disk import choose_mode
 from harness.sandbox.doctor import require_isolation
 from harness.sandbox.engine import DockerClient, EngineInfo, connect, engine_info, log_tail
+from harness.sandbox.gateway_probe import ask_provider
+from harness.sandbox.gateway_service import GatewaySpec, UpstreamSpec
 from harness.sandbox.image_build import Progress
 from harness.sandbox.images import has_image, missing_images
 from harness.sandbox.owner import current_owner
@@ -161,6 +169,28 @@ class Host:
         ensure_image(self.client, root, image, self.show_build)
         return image
 
+    def find_key(self, source: str) -> SecretStr:
+        """The key of an LLM's provider at `source` (`DriverLlm.key_from`), now.
+
+        Raises:
+            PrerequisiteError: it is not there.
+        """
+        return read_key(source, self.settings)
+
+    def ask_driver(self, draft: RunDraft) -> ModelList:
+        """What the server of the run's driver LLM says, asked from where its gateway will be.
+
+        Raises:
+            PrerequisiteError: there is no key for it.
+            InfrastructureError: it could not be asked.
+        """
+        assert draft.llm is not None
+        upstream = UpstreamSpec(provider=draft.llm.provider, url=draft.llm.url, key=self.find_key(draft.llm.key_from))
+        spec = GatewaySpec(
+            run_id=draft.run_id, owner=current_owner(), image=draft.images[ZONE_GATEWAY], upstream=upstream
+        )
+        return ask_provider(self.client, self.home, spec)
+
     def objects(self, plan: RunPlan, token: str) -> RunObjects:
         """The objects of one run on this machine."""
         where = Where(
@@ -169,6 +199,7 @@ class Host:
             network_range=self.settings.network_range,
             quota_mode=choose_mode(self.settings),
             engine=self.engine,
+            llm_source=LlmSource(self.find_key, self.settings.llm_prices),
             runtime=self.settings.runtime,
         )
         return RunObjects(plan, token, where)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 import shutil
 import signal
 import time
@@ -13,6 +12,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from harness.domain.admin import RegisterRun, RunStatus
+from harness.domain.llm import DriverLlm
 from harness.domain.runs import EndedBy, Owner, Phase, RunKind
 from harness.domain.specs import DataRef, ModelRef, RunPlan
 from harness.errors import Interrupted, PrerequisiteError, UnknownRun, UsageError
@@ -20,11 +20,13 @@ from harness.home import RunFolder
 from harness.runner.attempt import Attempt
 from harness.runner.data import prepare_data, verify_data
 from harness.runner.data_sources import Fetch
+from harness.runner.driver import is_unlisted, require_key, settled
 from harness.runner.files import write_whole
 from harness.runner.grader_client import GraderClient
 from harness.runner.grading import GradingTrial
 from harness.runner.hold import held, is_held
 from harness.runner.host import Host
+from harness.runner.keys import is_open_to_others
 from harness.runner.models import prepare_model, verify_model
 from harness.runner.objects import RunObjects
 from harness.runner.orphans import GRADE_FILE, PLAN_FILE, is_untidy, remove_orphans, tend_orphans, tidy
@@ -32,11 +34,11 @@ from harness.runner.plan import RunDraft, complete, draft
 from harness.runner.preparation import Preparation, Stored
 from harness.runner.progress import Reporter, Sink
 from harness.runner.request import RunRequest
+from harness.runner.tokens import kept_token
 from harness.runner.trial import ORDER, Trial
 from harness.sandbox.owner import boot_id, current_owner, is_alive
 
 DRAFT_FILE = "draft.json"
-TOKEN_BYTES = 32
 
 
 class Launcher:
@@ -52,9 +54,11 @@ class Launcher:
         return draft(request, self._host.settings)
 
     def what_lacks(self, plan_draft: RunDraft) -> str:
-        """Which images it would be refused for, and what builds them; empty where none is missing."""
+        """Which images or key it would be refused for, and what to do about it; empty where nothing is missing."""
         try:
             self._host.require_product_images(plan_draft)
+            if plan_draft.llm is not None:
+                require_key(plan_draft.llm, self._host.settings)
         except PrerequisiteError as error:
             return f"{error.what}. {error.fix}"
         return ""
@@ -66,6 +70,8 @@ class Launcher:
             Interrupted: a person stopped it.
             HarnessError: it could not be started, or was closed as void.
         """
+        if plan_draft.llm is not None:
+            require_key(plan_draft.llm, self._host.settings)
         self._host.require_images(plan_draft)
         folder = self._host.home.run(plan_draft.run_id)
         folder.path.mkdir(parents=True)
@@ -80,7 +86,8 @@ class Launcher:
                 raise
 
     def _begin(self, plan_draft: RunDraft, folder: RunFolder) -> RunStatus:
-        plan = self._plan(plan_draft, folder)
+        # First: a wrong key or URL is told before gigabytes are fetched.
+        plan = self._plan(plan_draft, folder, self._driver(plan_draft))
         self._host.require_grader(plan.images["grader"], self._grader)
         tend_orphans(self._host.client, self._host.home, self._grader, self._say)
         return self._drive(plan, Phase.PREPARING)
@@ -201,8 +208,20 @@ class Launcher:
             verify_data(data, home)
         return before.compared(model, data, home, time.monotonic() - started)
 
-    def _plan(self, plan_draft: RunDraft, folder: RunFolder) -> RunPlan:
-        plan = complete(plan_draft, *self.prepare(plan_draft))
+    def _driver(self, plan_draft: RunDraft) -> DriverLlm | None:
+        """The LLM that drives the run's agent, once its server has taken the key and told its models."""
+        if plan_draft.llm is None:
+            return None
+        if is_open_to_others(plan_draft.llm.key_from):
+            self._say(f"other users of this machine can read {plan_draft.llm.key_from}: chmod 600")
+        answer = self._host.ask_driver(plan_draft)
+        llm = settled(plan_draft.llm, answer)
+        if is_unlisted(llm, answer):
+            self._say(f"{llm.url} does not list {llm.model}; it is taken all the same")
+        return llm
+
+    def _plan(self, plan_draft: RunDraft, folder: RunFolder, llm: DriverLlm | None) -> RunPlan:
+        plan = complete(plan_draft, *self.prepare(plan_draft), llm)
         # The plan's presence says that everything before it is there: written last.
         write_whole(folder.path / PLAN_FILE, plan.model_dump_json(indent=1))
         return plan
@@ -210,7 +229,7 @@ class Launcher:
     def _drive(self, plan: RunPlan, phase: Phase) -> RunStatus:
         if ORDER.index(phase) < ORDER.index(Phase.AGENT):
             self._host.require_isolation(plan)
-        token = _token(self._host.home.run(plan.run_id))
+        token = kept_token(self._host.home.run(plan.run_id).token)
         objects = self._host.objects(plan, token)
         registration = RegisterRun(
             plan=plan,
@@ -274,13 +293,6 @@ def _ask_to_stop(run_id: str, owner: Owner | None) -> None:
         os.kill(owner.pid, signal.SIGTERM)
     except PermissionError as error:
         raise PrerequisiteError(f"process {owner.pid} belongs to another user", "Stop it as that user.") from error
-
-
-def _token(folder: RunFolder) -> str:
-    """The run's capability token; a run that ended has none, so one that is taken up again gets a new one."""
-    if not folder.token.is_file():
-        write_whole(folder.token, secrets.token_urlsafe(TOKEN_BYTES), mode=0o600)
-    return folder.token.read_text()
 
 
 def _used_s(plan: RunPlan, status: RunStatus, attempt: Attempt) -> float:

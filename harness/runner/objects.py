@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from importlib import import_module
 
@@ -14,11 +13,15 @@ from harness.domain.admin import ResourceSampleIn
 from harness.domain.runs import EndedBy, Owner
 from harness.domain.specs import RunPlan
 from harness.errors import InfrastructureError
-from harness.home import Home, RunFolder
+from harness.home import RunFolder
+from harness.runner.agent_spec import Reach, agent_spec
 from harness.runner.attempt import Attempt
 from harness.runner.eval_modes import runs_programs
 from harness.runner.files import write_whole
+from harness.runner.gateway_client import GatewayClient
 from harness.runner.grader_client import GraderClient
+from harness.runner.run_gateway import RunGateway
+from harness.runner.where import Where
 from harness.runner.workspace import lay_out
 from harness.sandbox import reaper, watch
 from harness.sandbox.agent import AgentContainerSpec, create_agent, start_agent
@@ -32,17 +35,10 @@ from harness.sandbox.containers import (
     stop_container,
 )
 from harness.sandbox.disk import Quota, QuotaMode
-from harness.sandbox.engine import DockerClient, EngineInfo
+from harness.sandbox.engine import EngineInfo
 from harness.sandbox.hardening import Isolation, agent_user
 from harness.sandbox.log_stream import LogStream
-from harness.sandbox.networks import (
-    GRADER_ALIAS,
-    GRADER_PORT,
-    RunNetwork,
-    attach_grader,
-    create_run_network,
-    find_run_network,
-)
+from harness.sandbox.networks import RunNetwork, attach_grader, create_run_network, find_run_network
 from harness.sandbox.owner import current_owner
 from harness.sandbox.resources import ResourceMeter
 from harness.sandbox.services import (
@@ -59,8 +55,6 @@ SERVICES_TIMEOUT_S = 120.0
 STOP_GRACE_S = 10
 # Each look at a watched workspace goes through every file.
 WATCH_EVERY_S = 5.0
-# The agent's own `timeout` fires a little after the deadline that it was told.
-SWITCH_LAG_S = 2
 # A container whose own timer ended it did so within this of the deadline.
 DEADLINE_SLACK = timedelta(seconds=1)
 ENGINE_FILE = "engine.json"
@@ -76,18 +70,6 @@ class AgentEnd:
     ended_by: EndedBy
     exit_code: int | None
     detail: str
-
-
-@dataclass(frozen=True)
-class Where:
-    """What a run's objects need of their surroundings."""
-
-    client: DockerClient
-    home: Home
-    network_range: str
-    quota_mode: QuotaMode
-    engine: EngineInfo
-    runtime: str = ""
 
 
 class RunObjects:
@@ -111,6 +93,7 @@ class RunObjects:
         self._is_stopped = False
         self._has_executor = runs_programs(plan.benchmark)
         self._watched_at = 0.0
+        self._gateway = RunGateway(plan, where) if plan.has_gateway else None
 
     @property
     def quota_mode(self) -> str:
@@ -125,6 +108,27 @@ class RunObjects:
                 self._client, self._home, self._plan.run_id, self._where.network_range
             )
         return self._network
+
+    @property
+    def has_gateway(self) -> bool:
+        """Whether the run has a gateway: without one its agent must not be started."""
+        return self._gateway is not None
+
+    @property
+    def gateway(self) -> GatewayClient:
+        """What the harness asks of the run's gateway."""
+        assert self._gateway is not None
+        return self._gateway.client
+
+    def start_gateway(self) -> None:
+        """The run's gateway answers when this returns; one that is there goes on. Does nothing in a run without.
+
+        Raises:
+            ServiceUnavailable: it does not come up; its last words are in the message.
+            PrerequisiteError: the key of the run's LLM is not there any more.
+        """
+        if self._gateway is not None:
+            self._gateway.start(self.ensure_network())
 
     def prepare(self) -> None:
         """Workspace, task files, and the grader on the run's network."""
@@ -295,8 +299,11 @@ class RunObjects:
         """Removes all that was started; the workspace's content stays on disk if it is to be resumed."""
         if self._log is not None:
             self._log.stop()
+        if self._gateway is not None:
+            self._gateway.stop()
         reaper.remove_run_objects(self._client, self._home, self._plan.run_id)
         if not keep_workspace:
+            self.folder.llm_token.unlink(missing_ok=True)
             self._quota.remove()
 
     def _container(self) -> str:
@@ -311,28 +318,7 @@ class RunObjects:
         return EngineInfo.model_validate_json(path.read_text()) if path.is_file() else self._where.engine
 
     def _spec(self, time_limit_s: float) -> AgentContainerSpec:
-        plan, engine = self._plan, self._where.engine
-        return AgentContainerSpec(
-            home_label=self._home.label,
-            run_id=plan.run_id,
-            owner=current_owner(),
-            image=plan.images["agent"],
-            agent_folder=plan.agent.path,
-            start=plan.agent.config.start,
-            meta=self.folder.meta,
-            model=self._home.path / plan.model.path,
-            model_repo_id=plan.model.repo_id,
-            data=self._home.path / plan.data.train_path,
-            quota=self._quota,
-            network=self.ensure_network(),
-            limits=plan.limits,
-            time_limit_s=max(1, math.ceil(time_limit_s)) + SWITCH_LAG_S,
-            task=plan.benchmark.id,
-            grading_url=f"http://{GRADER_ALIAS}:{GRADER_PORT}/r/{self._token}",
-            seed=plan.seed,
-            env_vars=plan.agent.config.env_vars,
-            cores=engine.cores,
-            gpus=plan.gpus,
-            has_cdi_only=engine.has_cdi_only,
-            runtime=self._where.runtime,
-        )
+        reach = Reach(network=self.ensure_network(), token=self._token)
+        if self._gateway is not None:
+            reach = replace(reach, llm=self._gateway.agent_llm(), proxy_url=self._gateway.proxy_url())
+        return agent_spec(self._plan, self._where, self._quota, reach, time_limit_s)

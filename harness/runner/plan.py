@@ -9,11 +9,25 @@ from pathlib import Path
 
 from harness import catalog
 from harness.domain.base import Frozen, now_utc
-from harness.domain.specs import Agent, AgentConfig, Benchmark, DataRef, EvalMode, Limits, ModelRef, RunPlan
+from harness.domain.llm import DriverLlm
+from harness.domain.specs import (
+    Agent,
+    AgentConfig,
+    Benchmark,
+    Continuation,
+    DataRef,
+    EvalMode,
+    Limits,
+    ModelRef,
+    NetworkPolicy,
+    RunPlan,
+)
 from harness.errors import UsageError
 from harness.runner.data import check_data_dir
+from harness.runner.driver import DriverDraft, draft_driver
 from harness.runner.engines import Hardware, engine_spec, hardware_of
 from harness.runner.eval_modes import with_eval_mode
+from harness.runner.network_policy import check_network
 from harness.runner.request import RunRequest
 from harness.sandbox.build_context import ZONES
 from harness.sandbox.containers import ZONE_GATEWAY
@@ -42,6 +56,7 @@ class RunDraft(Frozen):
     limits: Limits
     images: dict[str, str]
     hardware: Hardware
+    llm: DriverDraft | None = None
 
 
 def new_run_id(agent_id: str, created_at: datetime) -> str:
@@ -61,11 +76,8 @@ def draft(request: RunRequest, settings: Settings) -> RunDraft:
     model = request.model or benchmark.config.default_model
     if model is None:
         raise UsageError(f"benchmark {benchmark.id} has no default model", "Name one with --model.")
-    if agent.config.llm:
-        raise UsageError(
-            f"agent {agent.id} drives an LLM, and this version has no gateway for one",
-            "Use an agent with `llm: none` (example, oracle, noop).",
-        )
+    llm = draft_driver(request, agent, settings)
+    check_network(request.network, request.allowed_hosts)
     if request.gpus and detect_device(settings.device) == "cpu":
         raise UsageError(
             "--gpus names GPUs, but images and runs are built for the CPU here",
@@ -80,13 +92,19 @@ def draft(request: RunRequest, settings: Settings) -> RunDraft:
         benchmark=benchmark,
         model=model,
         limits=_limits(request, benchmark),
-        images=_images(settings, agent, benchmark, has_gateway=False),
+        images=_images(settings, agent, benchmark, has_gateway=has_gateway(request, llm)),
         hardware=hardware_of(request.gpus, chosen(list_gpus(), request.gpus) if request.gpus else ()),
+        llm=llm,
     )
 
 
-def complete(draft: RunDraft, model: ModelRef, data: DataRef) -> RunPlan:
-    """The plan of a draft whose model and data are in the store."""
+def has_gateway(request: RunRequest, llm: DriverDraft | None) -> bool:
+    """Whether the run needs a gateway: for its LLM, or as the way to the allowed hosts."""
+    return llm is not None or request.network is NetworkPolicy.ALLOWLIST
+
+
+def complete(draft: RunDraft, model: ModelRef, data: DataRef, llm: DriverLlm | None = None) -> RunPlan:
+    """The plan of a draft whose model and data are in the store, and whose driver LLM has answered."""
     if draft.request.limit is not None and draft.request.limit > data.eval_items:
         raise UsageError(
             f"--limit {draft.request.limit} is more than the {data.eval_items} hidden items of {draft.benchmark.id}"
@@ -106,8 +124,18 @@ def complete(draft: RunDraft, model: ModelRef, data: DataRef) -> RunPlan:
         port=draft.request.port,
         images=draft.images,
         engine=engine_spec(draft.images["inference"], draft.hardware, model.size_bytes),
+        driver_model=llm.model if llm else None,
+        llm=llm,
+        network=draft.request.network,
+        allowed_hosts=draft.request.allowed_hosts,
+        continuation=_continuation(draft.request),
         grading=draft.request.grading,
     )
+
+
+def _continuation(request: RunRequest) -> Continuation | None:
+    left_s = request.continue_min_left_s
+    return None if left_s is None else Continuation(min_left_s=left_s)
 
 
 def _limits(request: RunRequest, benchmark: Benchmark) -> Limits:
