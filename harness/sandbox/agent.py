@@ -25,6 +25,7 @@ from harness.sandbox.networks import GATEWAY_ALIAS, GATEWAY_PORT, GRADER_ALIAS, 
 WORKSPACE = "/workspace"
 AGENT_FOLDER = "/opt/agent-folder"
 META_FOLDER = "/run/harness"
+LAUNCHER = "/opt/launch/launch.py"
 # What an agent is told first, and what after an early end; files of META_FOLDER.
 PROMPT_NAME, CONTINUE_NAME = "prompt.md", "continue.md"
 # Where in the workspace agents put their native logs.
@@ -149,9 +150,12 @@ def llm_environment(llm: AgentLlm | None) -> dict[str, str]:
 
 
 def command(spec: AgentContainerSpec) -> list[str]:
-    """The agent's start script under `timeout`: it ends by itself where the harness and Docker's daemon are dead."""
+    """The agent's script under `timeout`: it ends by itself where the harness and Docker's daemon are dead.
+
+    Between the two, images/agent/launch.py waits for what the script leaves at work in the background.
+    """
     limit = ["timeout", "-k", str(KILL_AFTER_S), str(spec.time_limit_s)]
-    return [*limit, "bash", f"{AGENT_FOLDER}/{spec.start}"]
+    return [*limit, "python3", "-I", "-S", LAUNCHER, "bash", f"{AGENT_FOLDER}/{spec.start}"]
 
 
 def _mounts(spec: AgentContainerSpec) -> list[Mount]:

@@ -180,7 +180,7 @@ def test_executor_context_has_its_own_package_and_what_that_imports() -> None:
 
 
 def test_agent_context_has_nothing_of_the_harness() -> None:
-    assert names_in(ROOT, "agent") == ["Dockerfile", "requirements.txt"]
+    assert names_in(ROOT, "agent") == ["Dockerfile", "launch.py", "requirements.txt"]
 
 
 @pytest.mark.parametrize("zone", ["grader", "scorer", "inference"])

@@ -50,7 +50,8 @@ def client():
 
 
 def test_the_start_script_runs_under_a_dead_mans_switch(spec):
-    assert command(spec) == ["timeout", "-k", "15", "60", "bash", "/opt/agent-folder/start.sh"]
+    launcher = ["python3", "-I", "-S", "/opt/launch/launch.py"]
+    assert command(spec) == ["timeout", "-k", "15", "60", *launcher, "bash", "/opt/agent-folder/start.sh"]
 
 
 def test_the_environment_is_the_contracts(spec):
