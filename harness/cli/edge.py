@@ -7,6 +7,7 @@ import tempfile
 import traceback
 from pathlib import Path
 
+from harness.cli.render import without_escapes
 from harness.errors import HarnessError
 
 EXIT_UNEXPECTED = 4
@@ -46,9 +47,10 @@ def _code(end: SystemExit) -> int:
 
 
 def _say(what: str, fix: str) -> None:
-    print(f"error: {what}", file=sys.stderr)
+    # The last words of a container are in some of them.
+    print(f"error: {without_escapes(what)}", file=sys.stderr)
     if fix:
-        print(f"  fix: {fix}", file=sys.stderr)
+        print(f"  fix: {without_escapes(fix)}", file=sys.stderr)
 
 
 def _keep_traceback() -> Path:

@@ -39,8 +39,13 @@ def logs(
             sys.stdout.buffer.write(piece)
             sys.stdout.buffer.flush()
         else:
-            text = piece.decode(errors="replace").replace("\r", "\n") if piece.strip() else "\n"
-            print(render.without_escapes(text), end="", flush=True)
+            print(shown(piece), end="", flush=True)
+
+
+def shown(piece: bytes) -> str:
+    """A piece of a log as it is shown: a bar that is drawn over itself becomes lines."""
+    text = piece.decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n") if piece.strip() else "\n"
+    return render.without_escapes(text)
 
 
 def folder_of(home: Home, run_id: str) -> RunFolder:

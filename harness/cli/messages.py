@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from loguru import logger
 
-from harness.cli.render import messages_console
+from harness.cli.render import messages_console, without_escapes
 from harness.settings import load_settings
 
 FORMAT = "{time:HH:mm:ss} {level: <7} {message}\n"
@@ -16,7 +16,7 @@ def set_up(*, is_debug: bool) -> None:
     console = messages_console()
 
     def sink(message: str) -> None:
-        console.print(message, end="", markup=False, highlight=False, soft_wrap=True)
+        console.print(without_escapes(message), end="", markup=False, highlight=False, soft_wrap=True)
 
     logger.remove()
     logger.add(sink, level=level, format=FORMAT, backtrace=False, diagnose=False)

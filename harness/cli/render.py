@@ -21,10 +21,22 @@ if TYPE_CHECKING:
 MIN_COLUMN, GAP = 16, 3
 # The first column names the row: up to this width it is never folded, so that an id can be copied.
 MAX_NAME = 32
-# CSI and OSC sequences, and single control characters other than newline and tab.
-TERMINAL_ESCAPE = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+# Single characters that a text does not need and a terminal obeys: control characters other than newline and tab (each
+# as one byte too: C1), what turns the direction of writing, what is there and not seen, halves of a character.
+_UNWANTED = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u115f\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff\U000e0000-\U000e0fff"
 )
+TERMINAL_ESCAPE = re.compile(
+    # CSI; strings of OSC, DCS and the like to their end, or the line's; two and three characters; single ones.
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
+    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"
+    r"|\x1b[ -/]+[0-~]|\x1b."
+    rf"|[{_UNWANTED}]"
+)
+_LINE_END = re.compile("\r\n|\u2028|\u2029")
+# Those of them that JSON leaves as they are.
+_JSON_UNWANTED = re.compile(rf"(?![\n\t])[{_UNWANTED}]")
 
 
 @cache
@@ -81,17 +93,18 @@ def _data_console(width: int) -> Console:
 
 
 def print_json(value: Any) -> None:
-    """`value` as indented JSON on stdout; models and times included."""
-    print(json.dumps(value, indent=2, default=_as_json, ensure_ascii=False))
+    """`value` as indented JSON on stdout; models and times included; what a terminal would obey is escaped."""
+    text = json.dumps(value, indent=2, default=_as_json, ensure_ascii=False)
+    print(_JSON_UNWANTED.sub(lambda found: json.dumps(found[0])[1:-1], text))
 
 
 def print_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Header and rows as CSV on stdout."""
+    """Header and rows as CSV on stdout: exact, but for what a terminal would obey where it goes to one."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(rows)
-    print(text.getvalue(), end="")
+    print(without_escapes(text.getvalue()) if sys.stdout.isatty() else text.getvalue(), end="")
 
 
 def print_facts(facts: Mapping[str, Any]) -> None:
@@ -104,8 +117,8 @@ def print_facts(facts: Mapping[str, Any]) -> None:
 
 
 def say(message: str) -> None:
-    """One message on stderr."""
-    messages_console().print(message, markup=False, highlight=False, soft_wrap=True)
+    """One message on stderr; it may hold what an agent, a container or a provider said."""
+    messages_console().print(without_escapes(message), markup=False, highlight=False, soft_wrap=True)
 
 
 def as_text(value: Any, name: str = "") -> str:
@@ -125,7 +138,7 @@ def as_text(value: Any, name: str = "") -> str:
 
 def without_escapes(text: str) -> str:
     """`text` without terminal escapes and control characters: an agent's words must not drive a terminal."""
-    return TERMINAL_ESCAPE.sub("", text.replace("\r\n", "\n"))
+    return TERMINAL_ESCAPE.sub("", _LINE_END.sub("\n", text))
 
 
 def _as_json(value: Any) -> Any:

@@ -11,6 +11,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli import render
+from harness.cli.llm_options import (
+    AllowHost,
+    BudgetRequests,
+    BudgetTokens,
+    BudgetUsd,
+    Continue,
+    Llm,
+    LlmKeyFile,
+    LlmModel,
+    LlmProvider,
+    LlmTools,
+    Network,
+    request_with,
+    shown_reach,
+)
 from harness.cli.selection import LATEST, RunArgument
 
 if TYPE_CHECKING:
@@ -50,12 +65,24 @@ def run(
     port: Annotated[
         int, typer.Option(help="For compatibility: the grader answers its agents on 5000 all the same.")
     ] = 5000,
+    llm: Llm = None,
+    llm_model: LlmModel = None,
+    llm_provider: LlmProvider = None,
+    llm_key_file: LlmKeyFile = None,
+    budget_usd: BudgetUsd = None,
+    budget_tokens: BudgetTokens = None,
+    budget_requests: BudgetRequests = None,
+    llm_tools: LlmTools = "",
+    network: Network = "none",
+    allow_host: AllowHost = [],  # noqa: B006 (typer reads the default, nobody changes it)
+    continue_: Continue = None,
     follow: Follow = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan; start nothing.")] = False,
     as_json: Json = False,
 ) -> None:
     """Run one agent on one benchmark, to its verdict."""
     from harness.cli.choices import eval_mode_of, protocol_of
+    from harness.domain.llm import LlmBudget
     from harness.runner.request import RunRequest
 
     request = RunRequest(
@@ -74,6 +101,18 @@ def run(
         gpus=tuple(gpu for gpu in gpus.split(",") if gpu),
         seed=seed,
         port=port,
+    )
+    request = request_with(
+        request,
+        llm_url=llm,
+        llm_model=llm_model,
+        llm_provider=llm_provider,
+        llm_key_file=llm_key_file,
+        llm_budget=LlmBudget(usd=budget_usd, tokens=budget_tokens, requests=budget_requests),
+        llm_tools=tuple(tool for tool in llm_tools.split(",") if tool),
+        network=network,
+        allowed_hosts=allow_host,
+        continue_min_left_s=continue_ and continue_ * 60,
     )
     with launching() as (launcher, home):
         draft = launcher.draft(request)
@@ -128,13 +167,13 @@ def following(home: Home, run_id: str, is_wanted: bool) -> Iterator[None]:
     if not is_wanted:
         yield
         return
-    from harness.cli.logs import pieces
+    from harness.cli.logs import pieces, shown
 
     is_over = threading.Event()
 
     def copy() -> None:
         for piece in pieces(home.run(run_id).agent_log, is_over.is_set):
-            render.say(render.without_escapes(piece.decode(errors="replace").rstrip()))
+            render.say(shown(piece).rstrip())
 
     thread = threading.Thread(target=copy, name="follow", daemon=True)
     thread.start()
@@ -160,6 +199,7 @@ def _print_draft(draft: RunDraft, as_json: bool) -> None:
             "hidden items": draft.request.limit or "all",
             "device": draft.hardware.device,
             **{name.replace("_", " "): value for name, value in limits.items()},
+            **shown_reach(draft),
             **{f"image {zone}": tag for zone, tag in draft.images.items()},
         }
     )
@@ -184,7 +224,8 @@ def register(app: typer.Typer) -> None:
     app.command(
         "run",
         epilog="Examples: harness run --agent example --task arithmetic; "
-        "harness run --agent example --task gsm8k --model ./SmolLM2 --data-dir ./gsm8k --limit 50 --timeout 600",
+        "harness run --agent example --task gsm8k --model ./SmolLM2 --data-dir ./gsm8k --limit 50 --timeout 600; "
+        "harness run --agent openhands --task gsm8k --llm http://localhost:8000/v1 --budget-tokens 2000000",
     )(run)
     app.command("resume", epilog="Examples: harness resume latest; harness resume 20260101T --follow")(resume)
     app.command("stop", epilog="Example: harness stop latest")(stop)

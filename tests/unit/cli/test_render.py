@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import unicodedata
 from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from loguru import logger
 
-from harness.cli import render
+from harness.cli import messages, render
+from harness.cli.edge import guarded
+from harness.errors import UsageError
+
+BIDI_CONTROLS = ("LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI")
 
 
 @pytest.mark.parametrize(
@@ -22,17 +28,80 @@ from harness.cli import render
         ("a\x07b\x08c", "abc"),
         ("\x1bcreset", "reset"),
         ("plain\ttext\n", "plain\ttext\n"),
-        ("\x9b31mred", "31mred"),
+        ("\x9b31mred", "red"),
+        ("\x9d0;title\x9ctext", "text"),
+        ("\x1bP1$rdevice\x1b\\text", "text"),
+        ("\x1b_payload\x1b\\\x1b^private\x1b\\text", "text"),
+        ("\x1b(Btext\x1b=\x1b7", "text"),
+        ("\x1b[?1049h\x1b[2J\x1b[1;1Htext\x1b[0 q", "text"),
+        ("\x1b]52;c;cGF5bG9hZA==\x07text", "text"),
+        ("\x1b]0;never ended\nthe next line is there", "\nthe next line is there"),
+        ("\x1b\x1b[31mred\x1b", "[31mred"),
+        ("verdict: failed\rverdict: graded", "verdict: failedverdict: graded"),
+        ("\u202egnp.exe\u2066x\u2069\u200f\u061c", "gnp.exex"),
+        ("in\u200bvisible\ufeff\U000e0041\u2060", "invisible"),
+        ("half \ud800 of one", "half  of one"),
+        (
+            "\u0645\u06cc\u200c\u0634\u0648\u062f \u00e9 \U0001f468\u200d\U0001f469",
+            "\u0645\u06cc\u200c\u0634\u0648\u062f \u00e9 \U0001f468\u200d\U0001f469",
+        ),
     ],
 )
 def test_terminal_escapes_are_left_out(text, shown):
     assert render.without_escapes(text) == shown
 
 
-@given(st.text(alphabet=st.characters(max_codepoint=0x2FF)))
+@given(st.text(alphabet=st.one_of(st.characters(max_codepoint=0x2FF), st.characters(min_codepoint=0x2000))))
 def test_no_control_character_is_left(text):
     shown = render.without_escapes(text)
-    assert all(c in "\n\t" or (ord(c) >= 32 and not 127 <= ord(c) < 160) for c in shown)
+    assert all(c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cs", "Zl", "Zp") for c in shown)
+    assert all(unicodedata.bidirectional(c) not in BIDI_CONTROLS for c in shown)
+    assert render.without_escapes(shown) == shown
+    shown.encode()
+
+
+HOSTILE = "\x1b[31m\x9b31m\x1b]0;t\x07\u202e\r\ud800x"
+
+
+def test_messages_and_errors_do_not_drive_a_terminal(capsys, monkeypatch):
+    def fails(**_):
+        raise UsageError(f"container: {HOSTILE}", f"look {HOSTILE}")
+
+    render.messages_console.cache_clear()
+    render.say(f"said {HOSTILE}")
+    monkeypatch.setattr("harness.cli.app.app", fails)
+    guarded([])
+    err = capsys.readouterr().err
+    render.messages_console.cache_clear()
+    assert err == "said x\nerror: container: x\n  fix: look x\n"
+
+
+def test_json_is_exact_and_does_not_drive_a_terminal(capsys):
+    value = {"text": HOSTILE + "\x7f\U000e0041 \u00e9\n"}
+    render.print_json(value)
+    out = capsys.readouterr().out
+    assert json.loads(out) == value
+    assert render.without_escapes(out) == out
+    assert "\u00e9" in out
+
+
+def test_csv_is_exact_but_on_a_terminal(capsys, monkeypatch):
+    render.print_csv(("a",), [("\x1b[31mred",)])
+    assert capsys.readouterr().out == "a\n\x1b[31mred\n"
+    monkeypatch.setattr(render.sys.stdout, "isatty", lambda: True)
+    render.print_csv(("a",), [("\x1b[31mred",)])
+    assert capsys.readouterr().out == "a\nred\n"
+
+
+def test_log_messages_do_not_drive_a_terminal(capsys, own_settings):
+    render.messages_console.cache_clear()
+    messages.set_up(is_debug=True)
+    logger.info("it said {}", HOSTILE)
+    err = capsys.readouterr().err
+    logger.remove()
+    render.messages_console.cache_clear()
+    assert err.rstrip().endswith("it said x")
+    assert render.without_escapes(err) == err
 
 
 def test_a_table_is_whole_without_a_terminal(capsys):
