@@ -1,6 +1,7 @@
 # Everything a person types. Each target is one or two commands of the venv's own `harness`; nothing is hidden here.
 #   make demo                                  set up, build, run the arithmetic demo
 #   make run AGENT=example TASK=gsm8k MODEL=/models/mine DATA_DIR=/data/gsm8k LIMIT=50 TIMEOUT=600
+#   make run AGENT=openhands TASK=gsm8k LLM=http://localhost:8000/v1 BUDGET_USD=5 CONTINUE=30
 #   YES=1 make demo                            the same without the question before packages are installed
 
 .DEFAULT_GOAL := help
@@ -20,7 +21,10 @@ TASK ?= arithmetic
 RUN_OPTIONS = --agent "$(AGENT)" --task "$(TASK)" \
   $(if $(MODEL),--model "$(MODEL)") $(if $(TIMEOUT),--timeout "$(TIMEOUT)") $(if $(DATA_DIR),--data-dir "$(DATA_DIR)") \
   $(if $(LIMIT),--limit "$(LIMIT)") $(if $(GPUS),--gpus "$(GPUS)") $(if $(SEED),--seed "$(SEED)") \
-  $(if $(PROTOCOL),--protocol "$(PROTOCOL)") $(if $(EVAL_MODE),--eval-mode "$(EVAL_MODE)") $(if $(PORT),--port "$(PORT)") $(if $(FOLLOW),--follow) $(if $(DRY_RUN),--dry-run)
+  $(if $(PROTOCOL),--protocol "$(PROTOCOL)") $(if $(EVAL_MODE),--eval-mode "$(EVAL_MODE)") $(if $(PORT),--port "$(PORT)") $(if $(FOLLOW),--follow) $(if $(DRY_RUN),--dry-run) \
+  $(if $(LLM),--llm "$(LLM)") $(if $(LLM_MODEL),--llm-model "$(LLM_MODEL)") $(if $(LLM_KEY_FILE),--llm-key-file "$(LLM_KEY_FILE)") \
+  $(if $(BUDGET_USD),--budget-usd "$(BUDGET_USD)") $(if $(NETWORK),--network "$(NETWORK)") \
+  $(if $(ALLOW),--allow-host "$(ALLOW)") $(if $(CONTINUE),--continue "$(CONTINUE)")
 
 help: ## This list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -47,7 +51,7 @@ images: venv ## Build the container images that are missing or stale
 demo: setup images ## Set up, build, and run agent `example` on benchmark `arithmetic`
 	@$(HARNESS) run --agent example --task arithmetic
 
-run: images ## A run: AGENT TASK MODEL TIMEOUT DATA_DIR LIMIT GPUS SEED PROTOCOL EVAL_MODE PORT FOLLOW DRY_RUN
+run: images ## A run: AGENT TASK MODEL TIMEOUT DATA_DIR LIMIT GPUS SEED PROTOCOL EVAL_MODE PORT LLM LLM_MODEL LLM_KEY_FILE BUDGET_USD NETWORK ALLOW CONTINUE FOLLOW DRY_RUN
 	@$(HARNESS) run $(RUN_OPTIONS)
 
 grader: images ## Start the grader service (runs do it by themselves)

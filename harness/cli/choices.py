@@ -6,7 +6,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from harness.domain.specs import EvalMode, Protocol
+    from harness.domain.llm import Provider
+    from harness.domain.specs import EvalMode, NetworkPolicy, Protocol
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
@@ -23,6 +24,26 @@ def eval_mode_of(name: str | None) -> EvalMode | None:
     from harness.domain.specs import EvalMode
 
     return None if name is None else _chosen(EvalMode, name, "eval_mode")
+
+
+def network_of(name: str) -> NetworkPolicy:
+    """The network policy called `name`. Raises UsageError."""
+    from harness.domain.specs import NetworkPolicy
+
+    return _chosen(NetworkPolicy, name, "network policy")
+
+
+def provider_of(name: str | None) -> Provider | None:
+    """The provider called `name`; None without one. Raises UsageError."""
+    from harness.domain.llm import PROVIDERS
+    from harness.errors import UsageError
+
+    if name is None:
+        return None
+    for provider in PROVIDERS:
+        if provider == name:
+            return provider
+    raise UsageError(f"no provider {name}", f"Known: {', '.join(PROVIDERS)}.")
 
 
 def _chosen(kind: type[Choice], name: str, what: str) -> Choice:

@@ -17,6 +17,7 @@ OVER_BUDGET, QUOTA_GONE, KEY_REFUSED = "over_budget", "quota_gone", "key_refused
 
 # Whose protocol an agent's client speaks; the upstream may be any server that speaks it too.
 Provider = Literal["openai", "anthropic", "gemini"]
+PROVIDERS: tuple[Provider, ...] = ("openai", "anthropic", "gemini")
 
 Count = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
 Dollars = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
