@@ -16,6 +16,7 @@ HarnessError                      what failed, and `fix`: what to do next
 ├── RequestError                  an agent's (or admin's) HTTP request is refused; carries status and error class
 │   ├── NotFound, PathRefused, Conflict, RunEnded, TooLarge, Inadmissible, OverQuota, Unready
 ├── LlmRefusal                    the gateway refuses an LLM call; carries status and kind
+├── ConnectRefusal                the gateway's proxy refuses a connection; carries the status
 └── Interrupted                   a person stopped it
 """
 
@@ -210,6 +211,14 @@ class LlmRefusal(HarnessError):
         self.status = status
         self.kind = kind
         self.retry_after_s = retry_after_s
+
+
+class ConnectRefusal(HarnessError):
+    """A connection is refused by the gateway's proxy: HTTP `status`."""
+
+    def __init__(self, status: int, what: str, fix: str = "") -> None:
+        super().__init__(what, fix)
+        self.status = status
 
 
 @dataclass(frozen=True)

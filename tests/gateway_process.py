@@ -18,6 +18,7 @@ from grader_process import free_port
 from llm_upstream import KEY
 from served import ROOT, wait_until
 
+from harness.domain.connections import Connection
 from harness.domain.llm import LlmBudget, LlmCall, LlmEvent, LlmRun, LlmUsage
 from harness.errors import ServiceUnavailable
 from harness.unix_http import Reply, UnixHttp
@@ -32,10 +33,10 @@ PRICES = {
 
 
 class GatewayProcess:
-    """`python -m harness.gateway` for one provider URL; everything of it is in `folder`."""
+    """`python -m harness.gateway` for one provider URL, or none; everything of it is in `folder`."""
 
-    def __init__(self, folder: Path, url: str, **limits: Any) -> None:
-        self.folder, self.port = folder, free_port()
+    def __init__(self, folder: Path, url: str | None, proxy: dict[str, Any] | None = None, **limits: Any) -> None:
+        self.folder, self.port, self.proxy_port = folder, free_port(), free_port()
         folder.mkdir(parents=True, exist_ok=True)
         self.state, self.socket, self.log = folder / "state", folder / "g.sock", folder / "gateway.log"
         self.base = f"http://127.0.0.1:{self.port}"
@@ -47,7 +48,12 @@ class GatewayProcess:
             "anthropic": {"url": url, "key_env": "TEST_PROVIDER_KEY"},
             "gemini": {"url": url, "key_env": "TEST_PROVIDER_KEY"},
         }
-        config = {"upstreams": upstreams, "prices": "prices.yaml", "limits": {"backoff_s": 0.05, **limits}}
+        config = {
+            "upstreams": upstreams if url is not None else {},
+            "prices": "prices.yaml",
+            "limits": {"backoff_s": 0.05, **limits},
+            "proxy": proxy or {},
+        }
         (folder / "gateway.yaml").write_text(yaml.safe_dump(config))
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -66,6 +72,8 @@ class GatewayProcess:
             "127.0.0.1",
             "--port",
             str(self.port),
+            "--proxy-port",
+            str(self.proxy_port),
         ]
         environment = {**os.environ, "TEST_PROVIDER_KEY": KEY, "http_proxy": "http://127.0.0.1:9"}
         with self.log.open("ab") as log:
@@ -101,6 +109,10 @@ class GatewayProcess:
     def calls(self, run_id: str = "r1", skip: int = 0) -> list[LlmCall]:
         reply = self.admin.request("GET", f"/runs/{run_id}/calls?skip={skip}", 10)
         return [LlmCall.model_validate(row) for row in json.loads(reply.body)]
+
+    def connections(self, run_id: str = "r1", skip: int = 0) -> list[Connection]:
+        reply = self.admin.request("GET", f"/runs/{run_id}/connections?skip={skip}", 10)
+        return [Connection.model_validate(row) for row in json.loads(reply.body)]
 
     def events(self, after: int = 0) -> list[LlmEvent]:
         reply = self.admin.request("GET", f"/events?after={after}", 10)

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from harness.domain.base import Frozen, Numbered
+from harness.domain.hosts import HostPattern
 
 RUN_ID = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,119}$"
 MAX_TOKENS = 10**12
@@ -67,6 +68,7 @@ class LlmRun(Frozen):
         (), max_length=64, description="tools that run at the provider, by their type"
     )
     max_parallel: int = Field(64, ge=1, le=1024)
+    allowed_hosts: tuple[HostPattern, ...] = Field((), max_length=1024, description="reached through the proxy")
 
     @field_validator("subnets")
     @classmethod

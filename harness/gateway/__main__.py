@@ -16,6 +16,7 @@ from harness.gateway.admin_app import create_admin_app
 from harness.gateway.agent_app import AgentApp, Provided
 from harness.gateway.config import load_config
 from harness.gateway.prices import DEFAULT_TABLE, load_prices
+from harness.gateway.proxy.server import Proxy
 from harness.gateway.registry import Registry
 from harness.gateway.serving import serve
 from harness.gateway.upstream import client_for
@@ -36,6 +37,7 @@ def main() -> int:
     parser.add_argument("--admin", default=Path("/sock/gateway.sock"), type=Path, help="unix socket of the harness")
     parser.add_argument("--host", default="0.0.0.0", help="address of the agents' side")
     parser.add_argument("--port", default=8098, type=int)
+    parser.add_argument("--proxy-port", default=8099, type=int, help="of the forward proxy, at the same address")
     options = parser.parse_args()
     logger.remove()
     # Without `diagnose`: it would put values, a key or a token, into the log.
@@ -58,12 +60,20 @@ def _serve(options: argparse.Namespace) -> int:
     registry.take_up()
     provided = Provided(config.upstreams, prices, config.limits, registry)
     agents_socket, admin_socket = listen_tcp(options.host, options.port, "gateway"), listen(options.admin, ADMIN_MODE)
+    proxy_socket = listen_tcp(options.host, options.proxy_port, "gateway")
     logger.info("the gateway answers on port {} for {}", options.port, ", ".join(config.upstreams) or "no provider")
 
     async def run() -> None:
-        async with client_for(config.limits) as client:
-            agents = AgentApp(provided, client)
-            await serve(agents, agents_socket, create_admin_app(registry, agents.close_run), admin_socket)
+        async with client_for(config.limits) as client, asyncio.TaskGroup() as beside:
+            agents, proxy = AgentApp(provided, client), Proxy(registry, config.proxy)
+
+            def end_run(run_id: str) -> None:
+                agents.close_run(run_id)
+                proxy.close_run(run_id)
+
+            proxying = beside.create_task(proxy.serve(proxy_socket))
+            await serve(agents, agents_socket, create_admin_app(registry, end_run), admin_socket)
+            proxying.cancel()
 
     try:
         asyncio.run(run())

@@ -1,4 +1,4 @@
-"""The harness' side, on a unix socket only: open and close runs, read usage, calls and events."""
+"""The harness' side, on a unix socket only: open and close runs, read usage, calls, connections and events."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_ROWS = 5000
 
 
 class _Routes:
-    """The routes of one registry; `end_calls` cuts the open calls of a run."""
+    """The routes of one registry; `end_calls` cuts what a run has open."""
 
     def __init__(self, registry: Registry, end_calls: Callable[[str], None]) -> None:
         self._registry = registry
@@ -52,12 +52,16 @@ class _Routes:
         run_id, skip = request.path_params["run_id"], _number(request, "skip")
         return _many(await to_thread(self._registry.calls, run_id, skip, MAX_ROWS))
 
+    async def connections(self, request: Request) -> Response:
+        run_id, skip = request.path_params["run_id"], _number(request, "skip")
+        return _many(await to_thread(self._registry.connections, run_id, skip, MAX_ROWS))
+
     async def events(self, request: Request) -> Response:
         return _many(self._registry.events(_number(request, "after")))
 
 
 def create_admin_app(registry: Registry, end_calls: Callable[[str], None]) -> Starlette:
-    """The application; `end_calls` cuts the open calls of a run that is closed."""
+    """The application; `end_calls` cuts what a run that is closed has open: calls, connections."""
     own = _Routes(registry, end_calls)
     routes = [
         Route("/health", _health, methods=["GET"]),
@@ -65,6 +69,7 @@ def create_admin_app(registry: Registry, end_calls: Callable[[str], None]) -> St
         Route("/runs/{run_id}/close", own.close_run, methods=["POST"]),
         Route("/runs/{run_id}/usage", own.usage, methods=["GET"]),
         Route("/runs/{run_id}/calls", own.calls, methods=["GET"]),
+        Route("/runs/{run_id}/connections", own.connections, methods=["GET"]),
         Route("/events", own.events, methods=["GET"]),
     ]
     handler: Callable[[Request, Any], Awaitable[Response]] = _on_error

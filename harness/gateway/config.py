@@ -75,12 +75,30 @@ class Limits(Frozen):
     refusals: int = Field(1000, ge=0, description="refused calls of one run that get a row")
 
 
+class ProxyLimits(Frozen):
+    """What bounds the connections of a run through the proxy."""
+
+    port: int = Field(443, ge=1, le=65_535, description="the only one that is reached")
+    is_any_address_allowed: bool = Field(
+        False, description="also private networks and this host, as for a mirror there"
+    )
+    connections: int = Field(128, ge=1, le=4096, description="of a run at a time")
+    rows: int = Field(50_000, ge=0, description="connections of a run in all: each has its line")
+    refusals: int = Field(1000, ge=0, description="refused requests of a run that get a line")
+    head_bytes: Bytes = Field(16 * 2**10, description="one request")
+    head_s: Seconds = Field(20, description="until a request has come whole, and again for the ClientHello")
+    connect_s: Seconds = Field(15, description="to find a host's addresses, and again to reach one of them")
+    idle_s: Seconds = Field(300, description="without a byte in either direction")
+    closing_s: Seconds = Field(30, description="the same, once one side has ended")
+
+
 class GatewayConfig(Frozen):
     """All of it."""
 
     upstreams: dict[Provider, Upstream] = Field(description="may be empty")
     prices: Path | None = Field(None, description="another price table; relative to this file")
     limits: Limits = Limits()
+    proxy: ProxyLimits = ProxyLimits()
 
 
 def load_config(path: Path) -> GatewayConfig:

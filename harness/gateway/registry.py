@@ -13,10 +13,12 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from harness.domain.base import Frozen, now_utc
+from harness.domain.connections import Connection
 from harness.domain.llm import OVER_BUDGET, LlmCall, LlmEvent, LlmRun, LlmUsage
 from harness.errors import Conflict, InfrastructureError, NotFound
 from harness.gateway.budget import Ledger
 from harness.gateway.journal import Journal, added, rows_of
+from harness.gateway.proxy.connections import ConnectionLog, connections_of
 
 RUN_NAME = "run.json"
 EVENTS_NAME = "events.jsonl"
@@ -38,6 +40,7 @@ class OpenRun:
     folder: Path
     ledger: Ledger
     journal: Journal
+    connections: ConnectionLog
     networks: tuple[IPv4Network | IPv6Network, ...]
 
 
@@ -121,10 +124,15 @@ class Registry:
         Raises:
             NotFound: there is no such run.
         """
-        folder = self._folder(run_id)
-        if not (folder / RUN_NAME).exists():
-            raise NotFound(f"the gateway knows no run {run_id}")
-        return rows_of(folder, skip, limit)
+        return rows_of(self._known(run_id), skip, limit)
+
+    def connections(self, run_id: str, skip: int, limit: int | None = None) -> list[Connection]:
+        """Its connections through the proxy that have ended, as its calls.
+
+        Raises:
+            NotFound: there is no such run.
+        """
+        return connections_of(self._known(run_id), skip, limit)
 
     def find(self, token: str, address: str) -> OpenRun | None:
         """The open run of a token that comes from the run's own network."""
@@ -154,7 +162,9 @@ class Registry:
         journal = Journal(folder)
         used = journal.take_up() or LlmUsage(run_id=spec.run_id, is_open=True)
         ledger = Ledger(spec.budget, used, spec.max_parallel, self._max_waiting)
-        run = OpenRun(spec, folder, ledger, journal, _networks(spec))
+        connections = ConnectionLog(folder)
+        connections.take_up()
+        run = OpenRun(spec, folder, ledger, journal, connections, _networks(spec))
         self._open[spec.run_id] = self._by_token[spec.token_sha256] = run
         if ledger.is_spent():
             # By the calls that a dead gateway left open, or because the budget is nothing.
@@ -168,6 +178,12 @@ class Registry:
         run = replace(known, spec=spec, networks=_networks(spec))
         self._open[spec.run_id] = self._by_token[spec.token_sha256] = run
         return run
+
+    def _known(self, run_id: str) -> Path:
+        folder = self._folder(run_id)
+        if not (folder / RUN_NAME).exists():
+            raise NotFound(f"the gateway knows no run {run_id}")
+        return folder
 
     def _folder(self, run_id: str) -> Path:
         return self._state / "runs" / run_id
