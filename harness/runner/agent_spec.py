@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from harness.domain.hosts import is_covered
 from harness.domain.specs import RunPlan
+from harness.runner.network_policy import HUB_HOST
 from harness.runner.where import Where
 from harness.sandbox.agent import AgentContainerSpec, AgentLlm
 from harness.sandbox.disk import Quota
@@ -47,6 +49,7 @@ def agent_spec(plan: RunPlan, where: Where, quota: Quota, reach: Reach, time_lim
         grading_url=f"http://{GRADER_ALIAS}:{GRADER_PORT}/r/{reach.token}",
         llm=reach.llm,
         proxy_url=reach.proxy_url,
+        has_hub=is_covered(HUB_HOST, plan.allowed_hosts),
         seed=plan.seed,
         env_vars=plan.agent.config.env_vars,
         cores=where.engine.cores,

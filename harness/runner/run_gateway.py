@@ -83,4 +83,5 @@ class RunGateway:
             budget=llm.budget if llm else LlmBudget(),
             models=(llm.model,) if llm else (),
             allowed_tools=llm.tools if llm else (),
+            allowed_hosts=self._plan.allowed_hosts,
         )

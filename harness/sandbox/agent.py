@@ -66,8 +66,9 @@ class AgentContainerSpec(Frozen):
     task: str
     grading_url: str
     llm: AgentLlm | None = None
-    # Of the forward proxy, under the network policy `allowlist`.
+    # Of the forward proxy, under the network policy `allowlist`; and whether the model hub is reached through it.
     proxy_url: str | None = None
+    has_hub: bool = False
     # How often the agent has been taken up again after an early end (`--continue`).
     continuation: int = 0
     seed: int = 0
@@ -119,14 +120,24 @@ def environment(spec: AgentContainerSpec) -> dict[str, str]:
         "HOME": f"{WORKSPACE}/.home",
         "HF_HOME": f"{WORKSPACE}/.home/huggingface",
         "TMPDIR": "/tmp",
-        # Each hub look-up would else cost 20 s.
-        "HF_HUB_OFFLINE": "1",
-        "TRANSFORMERS_OFFLINE": "1",
-        "HF_DATASETS_OFFLINE": "1",
         # Without it, TERM to the container does not reach what a shell has started.
         "TINI_KILL_PROCESS_GROUP": "1",
     }
-    return {**defaults, **spec.env_vars, **fixed, **llm_environment(spec.llm)}
+    return {**defaults, **spec.env_vars, **fixed, **network_environment(spec), **llm_environment(spec.llm)}
+
+
+def network_environment(spec: AgentContainerSpec) -> dict[str, str]:
+    """The way to the allowed hosts, under the names that clients read; nothing else leads anywhere."""
+    # Without the hub, each look-up there would cost 20 s.
+    is_offline = "0" if spec.has_hub else "1"
+    found = dict.fromkeys(("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE"), is_offline)
+    if spec.proxy_url is None:
+        return found
+    direct = ",".join((GRADER_ALIAS, GATEWAY_ALIAS, "localhost", "127.0.0.1"))
+    # Clients differ in which spelling they read: curl knows `http_proxy` in small letters alone.
+    for name, value in (("HTTPS_PROXY", spec.proxy_url), ("HTTP_PROXY", spec.proxy_url), ("NO_PROXY", direct)):
+        found |= {name: value, name.lower(): value}
+    return found
 
 
 def llm_environment(llm: AgentLlm | None) -> dict[str, str]:

@@ -107,6 +107,23 @@ def test_every_flag_of_the_hardening_list_is_set(client, spec):
     assert config["healthcheck"] == {"test": ["NONE"]}
 
 
+def test_without_a_proxy_nothing_points_outside(spec):
+    found = agents.environment(spec)
+    assert not {name for name in found if name.lower().endswith("_proxy")}
+    assert found["HF_HUB_OFFLINE"] == found["TRANSFORMERS_OFFLINE"] == found["HF_DATASETS_OFFLINE"] == "1"
+
+
+def test_the_proxy_is_told_under_every_name_and_grader_and_gateway_go_past_it(client, spec):
+    url = "http://run:secret@gateway:8099"
+    open_spec = spec.model_copy(update={"proxy_url": url, "env_vars": {"https_proxy": "http://other"}})
+    found = agents.environment(open_spec)
+    assert {found[name] for name in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy")} == {url}
+    assert found["NO_PROXY"] == found["no_proxy"] == "grader,gateway,localhost,127.0.0.1"
+    assert found["HF_HUB_OFFLINE"] == "1"
+    assert agents.environment(open_spec.model_copy(update={"has_hub": True}))["HF_HUB_OFFLINE"] == "0"
+    assert "gateway:10." in str(agents._container_config(client, open_spec)["host_config"]["ExtraHosts"])
+
+
 def test_only_workspace_and_tmp_are_writable_mounts(client, spec):
     mounts = agents._container_config(client, spec)["host_config"]["Mounts"]
     writable = {mount["Target"] for mount in mounts if not mount["ReadOnly"]}
