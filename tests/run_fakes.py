@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from harness.domain.admin import (
     BaselineView,
@@ -17,6 +19,7 @@ from harness.domain.admin import (
     StartClock,
 )
 from harness.domain.base import now_utc
+from harness.domain.llm import DriverLlm, LlmBudget, LlmCall, LlmCalls, LlmEvent, LlmUsage
 from harness.domain.runs import EndedBy, Phase, verdict_of
 from harness.domain.specs import (
     Agent,
@@ -34,16 +37,17 @@ from harness.errors import GraderUnavailable, ServiceUnavailable
 from harness.home import RunFolder
 from harness.runner.objects import AgentEnd
 from harness.sandbox.networks import RunNetwork
+from harness.sandbox.watch import LlmEvidence
 
 RUN_ID = "20260101T000000_fake_0001"
 
 
-def make_plan(folder: Path, timeout_s: int = 60) -> RunPlan:
-    """A plan that refers to nothing real."""
+def make_plan(folder: Path, timeout_s: int = 60, **more: Any) -> RunPlan:
+    """A plan that refers to nothing real; its agent has a script to be taken up with."""
     return RunPlan(
         run_id=RUN_ID,
         created_at=now_utc(),
-        agent=Agent(id="fake", path=folder, digest="a", config=AgentConfig(name="fake")),
+        agent=Agent(id="fake", path=folder, digest="a", config=AgentConfig(name="fake", resume="go_on.sh")),
         benchmark=Benchmark(id="fake", path=folder, digest="b", config=BenchmarkConfig(name="fake")),
         model=ModelRef(repo_id="m", revision="local", path=Path("models/m"), tree_hash="t", size_bytes=1),
         data=DataRef(train_path=Path("train/x"), eval_path=Path("eval/x"), eval_hash="e", train_items=1, eval_items=2),
@@ -51,7 +55,54 @@ def make_plan(folder: Path, timeout_s: int = 60) -> RunPlan:
         limits=Limits(timeout_s=timeout_s),
         images={"agent": "i", "scorer": "s"},
         engine=EngineSpec(image="i", device="cpu"),
+        **more,
     )
+
+
+DRIVER = DriverLlm(provider="openai", url="http://x/v1", model="m", budget=LlmBudget(usd=1.0, tokens=500, requests=9))
+
+
+def llm_call(number: int, status: int = 200, **detail: Any) -> LlmCall:
+    """A call that ended as `detail` says; answered if it says nothing."""
+    known = {"ended": "complete", "given_up": "", "is_billed": True, "request_bytes": 1000, "open_calls": 1}
+    told = {"number": number, "run_id": RUN_ID, "at": now_utc(), "provider": "openai", "model": "m"}
+    return LlmCall.model_validate({**told, "http_status": status, "detail": {**known, **detail}})
+
+
+class FakeGateway:
+    """A run's gateway, as the harness sees it; `is_away`: it does not answer until it is started again."""
+
+    def __init__(self) -> None:
+        self.rows: list[LlmCall] = []
+        self.told: list[LlmEvent] = []
+        self.used = LlmUsage(run_id=RUN_ID, is_open=True)
+        self.is_away = False
+        self.is_closed = False
+
+    def tell(self, kind: str) -> None:
+        event = LlmEvent(number=len(self.told) + 1, at=now_utc(), run_id=RUN_ID, kind=kind, detail="openai")
+        self.told.append(event)
+
+    def _answering(self) -> None:
+        if self.is_away:
+            raise ServiceUnavailable("the gateway does not answer")
+
+    def calls(self, skip: int) -> tuple[LlmCall, ...]:
+        self._answering()
+        return tuple(self.rows[skip : skip + 2])
+
+    def events(self, after: int) -> tuple[LlmEvent, ...]:
+        self._answering()
+        return tuple(self.told[after:])
+
+    def usage(self) -> LlmUsage:
+        self._answering()
+        return self.used
+
+    def close_run(self) -> LlmUsage:
+        self._answering()
+        self.is_closed = True
+        return self.used
 
 
 class FakeGrader:
@@ -70,6 +121,8 @@ class FakeGrader:
         self.is_away = False
         # So often the services end when they are put to use.
         self.deaths_in_use = 0
+        self.llm_calls: list[LlmCall] = []
+        self.events: list[EventIn] = []
         self.closed_with: CloseRun | None = None
         self.finished_with: FinishRun | None = None
 
@@ -125,6 +178,12 @@ class FakeGrader:
 
     def add_event(self, run_id: str, event: EventIn) -> None:
         self.calls.append(f"event {event.kind}")
+        self.events.append(event)
+
+    def add_llm_calls(self, run_id: str, calls: LlmCalls) -> None:
+        if self.is_away:
+            raise GraderUnavailable("it does not answer")
+        self.llm_calls += calls.calls
 
     def add_sample(self, run_id: str, sample: ResourceSampleIn) -> None:
         self.calls.append("sample")
@@ -160,6 +219,10 @@ class FakeObjects:
         self.failing_starts = 0
         self.ended_at: datetime | None = None
         self.quota_mode = "loop"
+        self.gateway = FakeGateway()
+        # The ends of the parts before the last, and how the gateway saw the last one.
+        self.earlier: list[AgentEnd] = []
+        self.saw: LlmEvidence | None = None
 
     def _called(self, name: str) -> None:
         self.calls.append(name)
@@ -186,10 +249,24 @@ class FakeObjects:
     def follow_log(self) -> None:
         self._called("follow")
 
-    def wait_agent(self, timeout_s: float, deadline: datetime | None) -> AgentEnd | None:
+    def start_gateway(self) -> None:
+        self._called("start gateway")
+        self.gateway.is_away = False
+        self.folder.llm_calls.mkdir(parents=True, exist_ok=True)
+
+    def remove_agent(self) -> None:
+        self._called("remove agent")
+        self.agent_started_at = None
+
+    def wait_agent(
+        self, timeout_s: float, deadline: datetime | None, llm: Callable[[], LlmEvidence]
+    ) -> AgentEnd | None:
         self._called("wait")
         self.ends_after -= 1
-        return self.end if self.ends_after <= 0 else None
+        if self.ends_after > 0:
+            return None
+        self.saw = llm()
+        return self.earlier.pop(0) if self.earlier else self.end
 
     def stop_agent(self, *, is_requested: bool) -> datetime | None:
         self._called("stop on request" if is_requested else "stop")

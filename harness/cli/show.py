@@ -83,7 +83,7 @@ def facts_of(home: Home, run_id: str) -> Facts:
         "detail": record.detail or (baseline.detail if baseline else None),
         "started_at": record.started_at,
         "duration_s": record.agent_time_s,
-        "continuations": sum(event.kind == CONTINUATION for event in events),
+        "continuations": len({event.detail.get("number") for event in events if event.kind == CONTINUATION}),
         "driver_model": record.plan.driver_model,
         "llm": spend.model_dump() if record.plan.llm or spend.calls else None,
         **_score("baseline", scores.headline(protocol) if scores else None),

@@ -96,6 +96,8 @@ class SubmissionView(Frozen):
     model_path: str
     submitted_at: datetime
     feedback_pct: float | None = None
+    # What its agent was told: rounded, under `standard`.
+    shown_pct: float | None = None
     final_pct: float | None = None
     final_stderr_pct: float | None = None
     error_class: str | None = None

@@ -27,7 +27,8 @@ class Journal:
         self._next = left.last_number + 1
         rows = left.ended
         for row in left.open.values():
-            lost = row.model_copy(update={"detail": {**row.detail, "ended": "gateway_died", "is_estimate": True}})
+            fate = {"ended": "gateway_died", "given_up": "the gateway died", "is_estimate": True}
+            lost = row.model_copy(update={"detail": {**row.detail, **fate}})
             self.ended(lost)
             rows.append(lost)
         if not rows:

@@ -25,6 +25,10 @@ from harness.gateway.upstream import Answer, Request, UpstreamFailed, send
 from harness.gateway.usage import Usage
 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+# The provider's own trouble; other refusals are of what an agent has sent.
+PROVIDERS_OWN = (429, 500, 502, 503, 504, 529)
+# The least that clients wait for the head of a stream before they give up.
+SILENT_S = 30.0
 STOPPED = "the provider gives this run no more answers"
 
 
@@ -59,11 +63,14 @@ class Relay:
                 await self._pass_on(answer, send_back)
         except UpstreamFailed as error:
             self._course.status, self._course.attempts, self._course.ended = error.status, error.attempts, "no_answer"
+            self._course.given_up = error.what
             # What was sent may have been read, and be paid for.
             self._estimate(is_read=error.was_sent)
             raise
         except TimeoutError:
             self._course.ended = "agent_left" if self._has_left else "out_of_time"
+            if not self._has_left or self._was_silent():
+                self._course.given_up = "the provider did not answer in time"
             self._estimate()
             if not self._course.status:
                 self._course.status = 504
@@ -88,7 +95,7 @@ class Relay:
             else:
                 await self._pass_whole(answer, send_back)
         except httpx.HTTPError as error:
-            course.ended = "cut"
+            course.ended, course.given_up = "cut", "the provider broke off its answer"
             self._estimate()
             logger.warning("call {} of {} was cut: {}", self._account.number, self._run_id, type(error).__name__)
             # Nothing more is sent: the server closes the connection, so that the agent sees a cut as a cut.
@@ -128,6 +135,8 @@ class Relay:
 
     async def _pass_error(self, answer: Answer, error: bytes, send_back: Send) -> None:
         self._course.ended = "provider_error"
+        if answer.status in PROVIDERS_OWN:
+            self._course.given_up = f"the provider answered {answer.status}"
         protocol = self._account.prepared.route.protocol
         # Providers repeat parts of a key that they refuse.
         error = self._redactor(error, self._account.token)
@@ -180,6 +189,11 @@ class Relay:
     def _free_of_charge(self) -> None:
         if not self._account.prepared.hold.is_billed:
             self._course.usage, self._course.is_estimate = Usage(), False
+
+    def _was_silent(self) -> bool:
+        """Whether the agent has left a stream of which not even the head had come for long."""
+        is_stream = self._account.prepared.facts.is_stream or self._account.prepared.route.is_stream
+        return is_stream and self._course.first_byte_s is None and self._account.elapsed_s() >= SILENT_S
 
     async def _watch(self, receive: Receive) -> None:
         """Notices that the agent has gone; what then still comes is read for a moment, for the usage at the end."""

@@ -40,6 +40,8 @@ class Course:
     first_byte_s: float | None = None
     usage: Usage = field(default_factory=Usage)
     is_estimate: bool = False
+    # What the provider failed to do, after all attempts; empty where it answered, or refused the call for what it was.
+    given_up: str = ""
     answer_headers: dict[str, str] = field(default_factory=dict)
 
 
@@ -64,7 +66,8 @@ class Account:
     def begin(self) -> None:
         """Writes down what the call may come to, before it goes out."""
         hold = self.prepared.hold
-        row = self._row(Usage(output_tokens=hold.tokens), hold.usd, {"is_billed": hold.is_billed})
+        detail = {"is_billed": hold.is_billed, "is_listed": self.prepared.is_listed}
+        row = self._row(Usage(output_tokens=hold.tokens), hold.usd, detail)
         self.run.journal.begun(row)
 
     def settle(self, registry: Registry, recorder: Recorder, max_bytes: int) -> None:
@@ -76,6 +79,8 @@ class Account:
         detail = {
             "ended": course.ended,
             "attempts": course.attempts,
+            "given_up": course.given_up,
+            "open_calls": self.run.ledger.usage().open_calls,
             "first_byte_s": course.first_byte_s,
             "is_stream": self.prepared.facts.is_stream or self.prepared.route.is_stream,
             "is_billed": self.prepared.hold.is_billed,

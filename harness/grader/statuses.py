@@ -7,6 +7,7 @@ from harness.domain.admin import BaselineView, GraderStats, RunStatus, Submissio
 from harness.domain.runs import SubmissionState
 from harness.domain.specs import Protocol
 from harness.grader.service import Grader
+from harness.grader.shown import shown_score
 from harness.grader.workshop import OPEN_STATES
 from harness.store.models import BaselineRecord, RunRecord, SubmissionRecord
 from harness.store.records_evaluations import get_baseline
@@ -71,12 +72,14 @@ def _baseline(record: BaselineRecord | None, protocol: Protocol) -> BaselineView
 def _submission(record: SubmissionRecord, protocol: Protocol) -> SubmissionView:
     shown = record.scores.shown(protocol) if record.scores else None
     headline = record.scores.headline(protocol) if record.scores else None
+    told = shown_score(record.scores, protocol)
     return SubmissionView(
         submission_id=record.number,
         state=record.state,
         model_path=record.model_path,
         submitted_at=record.submitted_at,
         feedback_pct=shown.score_pct if shown else None,
+        shown_pct=told.score_pct if told else None,
         final_pct=headline.score_pct if headline else None,
         final_stderr_pct=headline.stderr_pct if headline else None,
         error_class=record.error_class,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from harness.domain.hosts import is_covered
 from harness.domain.specs import RunPlan
+from harness.runner.attempt import Attempt
 from harness.runner.network_policy import HUB_HOST
 from harness.runner.where import Where
 from harness.sandbox.agent import AgentContainerSpec, AgentLlm
@@ -30,14 +31,17 @@ class Reach:
 
 def agent_spec(plan: RunPlan, where: Where, quota: Quota, reach: Reach, time_limit_s: float) -> AgentContainerSpec:
     """The specification of the agent's container, with `time_limit_s` left."""
+    config, folder = plan.agent.config, where.home.run(plan.run_id)
+    continuation = Attempt.load(folder).continuation
     return AgentContainerSpec(
         home_label=where.home.label,
         run_id=plan.run_id,
         owner=current_owner(),
         image=plan.images["agent"],
         agent_folder=plan.agent.path,
-        start=plan.agent.config.start,
-        meta=where.home.run(plan.run_id).meta,
+        start=config.resume if continuation and config.resume else config.start,
+        continuation=continuation,
+        meta=folder.meta,
         model=where.home.path / plan.model.path,
         model_repo_id=plan.model.repo_id,
         data=where.home.path / plan.data.train_path,
@@ -51,7 +55,7 @@ def agent_spec(plan: RunPlan, where: Where, quota: Quota, reach: Reach, time_lim
         proxy_url=reach.proxy_url,
         has_hub=is_covered(HUB_HOST, plan.allowed_hosts),
         seed=plan.seed,
-        env_vars=plan.agent.config.env_vars,
+        env_vars=config.env_vars,
         cores=where.engine.cores,
         gpus=plan.gpus,
         has_cdi_only=where.engine.has_cdi_only,

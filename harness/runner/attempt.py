@@ -14,6 +14,9 @@ FILE = "attempt.json"
 class Attempt(Frozen):
     """`used_s`: agent time used up by earlier, stopped attempts; `is_started`: this one's container was started.
 
+    `continuation`: how often the agent was taken up again after an early end; `calls` and `submissions` are what the
+    run had of them when this part began, `idle_parts` how many continuations in a row have added nothing to them.
+
     `stopped_at`: a person has asked for a stop then, or this is when the agent ended upon it. It is there before
     anything is stopped, so that a stop which is broken off can be told from an agent that ended.
     """
@@ -21,6 +24,12 @@ class Attempt(Frozen):
     number: int = 1
     used_s: float = 0.0
     is_started: bool = False
+    continuation: int = 0
+    calls: int = 0
+    submissions: int = 0
+    idle_parts: int = 0
+    # Whether its clock goes on from the part before.
+    is_continuing: bool = False
     stopped_at: datetime | None = None
 
     @classmethod
@@ -44,4 +53,18 @@ class Attempt(Frozen):
 
     def next(self, used_s: float) -> Attempt:
         """The attempt after this one was stopped, `used_s` of agent time used in all."""
-        return Attempt(number=self.number + 1, used_s=used_s)
+        fields = {"number": self.number + 1, "used_s": used_s, "is_started": False, "is_continuing": False}
+        return self.model_copy(update={**fields, "stopped_at": None})
+
+    def continued(self, calls: int, submissions: int) -> Attempt:
+        """The part after this one ended early, with what the run has by now."""
+        is_idle = self.continuation > 0 and (calls, submissions) == (self.calls, self.submissions)
+        fields = {
+            "is_started": False,
+            "is_continuing": True,
+            "continuation": self.continuation + 1,
+            "calls": calls,
+            "submissions": submissions,
+            "idle_parts": self.idle_parts + 1 if is_idle else 0,
+        }
+        return self.model_copy(update=fields)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -179,8 +180,15 @@ class RunObjects:
         self._log.start()
         self._meter = ResourceMeter(self._client, self._container())
 
-    def wait_agent(self, timeout_s: float, deadline: datetime | None) -> AgentEnd | None:
-        """How the agent ended; None if it still runs after `timeout_s`."""
+    def remove_agent(self) -> None:
+        """Removes the container of a part that has ended; what it has written and said stays."""
+        remove_container(self._client, self._container())
+        self._agent = None
+
+    def wait_agent(
+        self, timeout_s: float, deadline: datetime | None, llm: Callable[[], watch.LlmEvidence]
+    ) -> AgentEnd | None:
+        """How the agent ended, `llm` being asked about its driver LLM; None if it still runs after `timeout_s`."""
         container = self._container()
         state = watch.wait_exit(self._client, container, timeout_s)
         if state is None:
@@ -200,6 +208,7 @@ class RunObjects:
                 has_deadline_passed=deadline is not None and state.finished_at >= deadline - DEADLINE_SLACK,
                 is_stop_requested=self._is_stopped,
                 has_engine_restarted=watch.has_restarted(self._client, self._engine_then()),
+                llm=llm(),
             )
         )
         return AgentEnd(ending.ended_by, state.exit_code, ending.detail)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from harness.domain.admin import ArtifactIn, CloseRun, EventIn, FinishRun, RunStatus, SetPhase, StartClock
-from harness.domain.runs import EndedBy, Phase, Verdict
+from harness.domain.runs import CONTINUATION, EndedBy, Phase, Verdict
 from harness.domain.specs import RunPlan
 from harness.errors import (
     EvaluationFailed,
@@ -19,10 +19,12 @@ from harness.errors import (
 )
 from harness.runner.attempt import Attempt
 from harness.runner.collect import collect
+from harness.runner.continuation import why_not
 from harness.runner.grader_client import GraderClient
+from harness.runner.llm_watch import LlmWatch
 from harness.runner.objects import AgentEnd, RunObjects
 from harness.runner.progress import Reporter
-from harness.runner.prompts import prompt_sha256
+from harness.runner.prompts import prompt_sha256, write_continue
 from harness.runner.service_keeper import ServiceKeeper
 from harness.runner.workspace import clock_copy, write_clock
 from harness.sandbox.owner import current_owner
@@ -53,6 +55,7 @@ class Trial:
             note=lambda start: self._note("services", start=start),
             say=lambda message: reporter.say(self._phase, message),
         )
+        self._llm = LlmWatch(plan, grader, objects, say=lambda message: reporter.say(self._phase, message))
         self._refused = 0
         self._is_grader_missed = False
         self._end: AgentEnd | None = None
@@ -123,19 +126,62 @@ class Trial:
         if started_at is None and attempt.is_started:
             self._end = AgentEnd(EndedBy.INFRASTRUCTURE, None, "the agent's container has disappeared")
             return
+        if started_at is not None and not attempt.is_started:
+            # A death between the end of one part and the start of the next.
+            self._objects.remove_agent()
+            started_at = None
+        self._llm.start()
         if started_at is None:
             deadline = self._start_agent(attempt)
         else:
             deadline = self._status().deadline or self._set_clock(started_at, attempt)
+        self._end = self._follow(deadline)
+        while self._is_continued(self._end, deadline):
+            self._end = self._follow(deadline)
+        self._llm.finish()
+
+    def _follow(self, deadline: datetime) -> AgentEnd:
+        """The end of the container that was started."""
         self._objects.follow_log()
-        while (end := self._objects.wait_agent(EXIT_POLL_S, deadline)) is None:
+        while (end := self._objects.wait_agent(EXIT_POLL_S, deadline, self._llm.evidence)) is None:
+            self._llm.look()
             self._poll_if_possible()
             self._enforce(deadline)
-        self._end = end
+        return end
+
+    def _is_continued(self, end: AgentEnd, deadline: datetime) -> bool:
+        """Whether the agent goes on in a new container, with what is left of its time."""
+        left_s = (deadline - datetime.now(UTC)).total_seconds()
+        attempt = Attempt.load(self._folder).continued(self._llm.answered, len(self._status().submissions))
+        words = why_not(self._plan, end, attempt, left_s)
+        if words is not None:
+            if words:
+                self._reporter.say(self._phase, words)
+            return False
+        self._reporter.say(
+            self._phase, f"the agent ended with {left_s:.0f} s left: it goes on ({attempt.continuation})"
+        )
+        facts = {"ended_by": end.ended_by.value, "exit_code": end.exit_code, "left_s": round(left_s)}
+        self._note(CONTINUATION, number=attempt.continuation, **facts)
+        attempt.save(self._folder)
+        self._objects.remove_agent()
+        self._start_part(attempt, deadline)
+        return True
+
+    def _start_part(self, attempt: Attempt, deadline: datetime) -> None:
+        """A continuation: the clock goes on."""
+        left_s = (deadline - datetime.now(UTC)).total_seconds()
+        told = [one.shown_pct for one in self._status().submissions if one.shown_pct is not None]
+        write_continue(self._folder, self._plan, left_s, max(told, default=None))
+        self._objects.create_agent(left_s)
+        self._hand_over()
+        attempt.started().save(self._folder)
+        self._objects.start_agent()
 
     def _poll_if_possible(self) -> None:
         """An agent works on while the grader is away."""
         try:
+            self._llm.send()
             self._poll()
             self._is_grader_missed = False
         except GraderUnavailable as error:
@@ -144,11 +190,16 @@ class Trial:
             self._is_grader_missed = True
 
     def _enforce(self, deadline: datetime) -> None:
-        """Ends an agent that outlived its time, or its disk where no file system of its own stops it."""
-        if datetime.now(UTC) > deadline + timedelta(seconds=DEADLINE_GRACE_S) or self._objects.is_over_quota():
+        """Ends an agent that outlived its time, its LLM, or its disk where no file system of its own stops it."""
+        is_late = datetime.now(UTC) > deadline + timedelta(seconds=DEADLINE_GRACE_S)
+        if is_late or self._llm.must_stop() or self._objects.is_over_quota():
             self._objects.stop_agent(is_requested=False)
 
     def _start_agent(self, attempt: Attempt) -> datetime:
+        """Starts the agent of an attempt, or the part at which the harness died; returns the deadline."""
+        if attempt.is_continuing and (deadline := self._status().deadline) is not None:
+            self._start_part(attempt, deadline)
+            return deadline
         self._objects.create_agent(self._plan.limits.timeout_s - attempt.used_s)
         self._note("agent", attempt=attempt.number, used_s=attempt.used_s)
         # The clock is there before the agent can ask for it, and is set right once Docker says when it started.
@@ -188,7 +239,8 @@ class Trial:
         """How the agent ended, asked again after a death of the harness."""
         if self._objects.find_agent() is None:
             return AgentEnd(EndedBy.INFRASTRUCTURE, None, "the agent's container has disappeared")
-        end = self._objects.wait_agent(EXIT_POLL_S, status.deadline)
+        self._llm.start()
+        end = self._objects.wait_agent(EXIT_POLL_S, status.deadline, self._llm.evidence)
         return end or AgentEnd(EndedBy.INFRASTRUCTURE, None, "the agent's container would not end")
 
     def _collect(self) -> None:
@@ -199,6 +251,7 @@ class Trial:
 
         The record is closed first: the grader lets go of the workspace with it, which could not be unmounted before.
         """
+        self._llm.finish()
         artifacts: tuple[ArtifactIn, ...] = ()
         if self._objects.attach_for_collection():
             kept = collect(self._folder, self._plan.agent.config.trajectory)

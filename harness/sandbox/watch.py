@@ -32,6 +32,18 @@ class ExitState(Frozen):
     error: str = ""
 
 
+class LlmEvidence(Frozen):
+    """What a run's gateway says of its driver LLM once the agent has ended; words where it is so, else empty.
+
+    `spent`: its budget; `stopped`: the provider takes no more calls of anybody's; `given_up`: what became of the last
+    call that was to be answered, if it was not.
+    """
+
+    spent: str = ""
+    stopped: str = ""
+    given_up: str = ""
+
+
 class Evidence(Frozen):
     """All that is known about the end of an agent's container; `exit` None: the container is gone."""
 
@@ -43,6 +55,7 @@ class Evidence(Frozen):
     has_deadline_passed: bool = False
     is_stop_requested: bool = False
     has_engine_restarted: bool = False
+    llm: LlmEvidence = LlmEvidence()
 
 
 class Ending(Frozen):
@@ -176,19 +189,38 @@ def classify(evidence: Evidence) -> Ending:
         return Ending(ended_by=EndedBy.INFRASTRUCTURE, detail="Docker's daemon was restarted")
     if state is None:
         return Ending(ended_by=EndedBy.INFRASTRUCTURE, detail="the container has disappeared")
-    traces = "; ".join(_traces(evidence, state))
+    words = (*_cause(evidence, state), *_traces(evidence, state))
+    return Ending(ended_by=_kind(evidence, state), detail="; ".join(word for word in words if word))
+
+
+def _kind(evidence: Evidence, state: ExitState) -> EndedBy:
+    """Whose doing the end of a container is that is there and was not stopped by a person."""
+    if evidence.llm.stopped:
+        return EndedBy.INFRASTRUCTURE
+    # Before exit codes: command lines end with an error of their own once they are refused.
+    if evidence.llm.spent:
+        return EndedBy.BUDGET
     if evidence.has_deadline_passed:
-        return Ending(ended_by=EndedBy.DEADLINE, detail="; ".join(filter(None, ("its time was up", traces))))
-    if state.exit_code == 0:
-        return Ending(ended_by=EndedBy.FINISHED, detail=traces)
-    if state.error:
-        return Ending(ended_by=EndedBy.INFRASTRUCTURE, detail=state.error)
-    kind = EndedBy.CRASH
-    if state.is_out_of_memory or evidence.oom_events:
-        kind = EndedBy.OUT_OF_MEMORY
-    elif evidence.is_disk_full or state.exit_code == FILE_TOO_LARGE:
-        kind = EndedBy.DISK_FULL
-    return Ending(ended_by=kind, detail="; ".join(filter(None, (_words(state.exit_code), traces))))
+        return EndedBy.DEADLINE
+    if state.exit_code and not state.error:
+        if state.is_out_of_memory or evidence.oom_events:
+            return EndedBy.OUT_OF_MEMORY
+        if evidence.is_disk_full or state.exit_code == FILE_TOO_LARGE:
+            return EndedBy.DISK_FULL
+    if (state.error and state.exit_code) or evidence.llm.given_up:
+        return EndedBy.INFRASTRUCTURE
+    return EndedBy.CRASH if state.exit_code else EndedBy.FINISHED
+
+
+def _cause(evidence: Evidence, state: ExitState) -> tuple[str, ...]:
+    llm = evidence.llm
+    if llm.stopped or llm.spent:
+        return (llm.stopped or llm.spent,)
+    if evidence.has_deadline_passed:
+        return ("its time was up",)
+    last_call = f"its last LLM call came to nothing: {llm.given_up}" if llm.given_up else ""
+    ending = state.error or _words(state.exit_code)
+    return (last_call, ending if state.exit_code else "")
 
 
 def _traces(evidence: Evidence, state: ExitState) -> list[str]:

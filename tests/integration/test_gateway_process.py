@@ -282,7 +282,8 @@ def test_an_endless_storm_reaches_the_agent_with_retry_after(gateway: GatewayPro
     reply = call(gateway, run, "storm-429-1000")
     assert reply.status_code == 429
     assert int(reply.headers["retry-after"]) > 0
-    assert gateway.calls(run)[0].detail["attempts"] == 6
+    (row,) = gateway.calls(run)
+    assert (row.detail["attempts"], row.detail["given_up"]) == (6, "the provider answered 429")
     assert gateway.usage(run).cost_usd == 0
 
 
@@ -294,7 +295,8 @@ def test_a_long_retry_after_is_the_agents_to_wait(gateway: GatewayProcess, run: 
 
 def test_an_endless_server_error_reaches_the_agent(gateway: GatewayProcess, run: str) -> None:
     assert call(gateway, run, "storm-500-1000").status_code == 500
-    assert gateway.calls(run)[0].detail["ended"] == "provider_error"
+    (row,) = gateway.calls(run)
+    assert (row.detail["ended"], row.detail["given_up"]) == ("provider_error", "the provider answered 500")
 
 
 @pytest.mark.parametrize(("model", "kind"), [("quota", "quota_gone"), ("badkey", "key_refused")])
@@ -312,6 +314,8 @@ def test_errors_of_the_provider_pass_without_keys(gateway: GatewayProcess, run: 
     reply = call(gateway, run, "echo")
     assert reply.status_code == 400
     assert reply.json()["error"]["message"] == "wrong: Bearer [redacted]"
+    # It was the request that was wrong, not the provider.
+    assert gateway.calls(run)[0].detail["given_up"] == ""
 
 
 def test_a_stream_that_the_provider_cuts_is_cut_for_the_agent_and_counted(gateway: GatewayProcess, run: str) -> None:
@@ -321,6 +325,7 @@ def test_a_stream_that_the_provider_cuts_is_cut_for_the_agent_and_counted(gatewa
     wait_until(lambda: len(gateway.calls(run)) == 1, 5)
     (row,) = gateway.calls(run)
     assert (row.detail["ended"], row.detail["is_estimate"]) == ("cut", True)
+    assert row.detail["given_up"] == "the provider broke off its answer"
     assert (row.input_tokens, row.cached_tokens) == (127, 100)
     assert row.cost_usd > 0
 
@@ -471,6 +476,7 @@ def test_a_provider_that_says_nothing_is_given_up(provider: Upstream, tmp_path: 
         (row,) = process.calls()
         # It may have worked on it all the same.
         assert (row.detail["ended"], row.detail["is_estimate"]) == ("no_answer", True)
+        assert row.detail["given_up"] == "the provider did not answer in time"
         assert row.input_tokens > 0
     finally:
         process.end()
@@ -482,6 +488,7 @@ def test_a_provider_that_is_not_there_costs_nothing(tmp_path: Path) -> None:
     try:
         process.open_run()
         assert call(process, "").status_code == 502
+        assert process.calls()[0].detail["given_up"] == "the provider cannot be reached"
         assert process.usage().cost_usd == 0
     finally:
         process.end()
@@ -518,7 +525,8 @@ def test_a_restart_knows_what_was_used_and_what_was_open(provider: Upstream, tmp
         after = process.usage()
         assert after.requests == before.requests + 1
         assert after.cost_usd > before.cost_usd
-        assert process.calls()[-1].detail["ended"] == "gateway_died"
+        lost = process.calls()[-1].detail
+        assert (lost["ended"], lost["given_up"]) == ("gateway_died", "the gateway died")
         while (status := call(process, "").status_code) == 200:
             assert process.usage().requests < 20
         assert status == 402

@@ -29,11 +29,11 @@ from tests.run_fakes import RUN_ID, FakeGrader, FakeObjects, ago, make_plan
 class Stage:
     """A trial with its fakes."""
 
-    def __init__(self, folder: Path, timeout_s: int = 60) -> None:
+    def __init__(self, folder: Path, timeout_s: int = 60, **more) -> None:
         self.objects = FakeObjects(folder)
         self.grader = FakeGrader(self.objects)
         self.shown: list[Progress] = []
-        self.plan = make_plan(folder, timeout_s)
+        self.plan = make_plan(folder, timeout_s, **more)
 
     def run(self, start: Phase = Phase.PREPARING):
         return self._trial().run(start)
@@ -190,9 +190,9 @@ def test_an_agent_works_on_while_the_grader_is_away(stage: Stage) -> None:
     stage.objects.ends_after = 5
     waiting = stage.objects.wait_agent
 
-    def wait_agent(timeout_s: float, deadline):
+    def wait_agent(timeout_s: float, deadline, llm):
         stage.grader.is_away = 1 < stage.objects.ends_after < 5
-        return waiting(timeout_s, deadline)
+        return waiting(timeout_s, deadline, llm)
 
     stage.objects.wait_agent = wait_agent
     assert stage.run().verdict is Verdict.NO_SUBMISSION

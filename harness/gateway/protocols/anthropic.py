@@ -29,6 +29,8 @@ BLOCK_TYPES = ("text", "image", "document", "search_result", "tool_use", "tool_r
 SOURCE_TYPES = ("base64", "text", "content")
 # Tools of Anthropic's making that the agent itself carries out; all others with a type run at the provider.
 LOCAL_TOOLS = ("bash_", "text_editor_", "computer_", "memory_")
+# How the message of an empty account begins. Not anywhere in it: other messages repeat what an agent has sent.
+CREDIT_GONE = "your credit balance is too low"
 SERVICE_TIERS = ("auto", "standard_only")
 MAX_DEPTH = 3
 
@@ -69,7 +71,7 @@ class Anthropic(Protocol):
     def is_quota_gone(self, status: int, error: Body) -> bool:
         fields = part(error, "error")
         text = str(fields.get("message", "")).lower()
-        return status == 402 or fields.get("type") == "billing_error" or "credit balance is too low" in text
+        return status == 402 or fields.get("type") == "billing_error" or text.startswith(CREDIT_GONE)
 
 
 def _check_tools(tools: Any, allowed_tools: Collection[str]) -> None:

@@ -269,6 +269,7 @@ def test_every_other_path_is_not_there(path: str) -> None:
         (CHAT, 429, {"error": {"code": "rate_limit_exceeded"}}, False),
         (CHAT, 429, {}, False),
         (ANTHROPIC, 400, {"error": {"message": "Your credit balance is too low to access the API"}}, True),
+        (ANTHROPIC, 400, {"error": {"message": "no such tag: 'your credit balance is too low'"}}, False),
         (ANTHROPIC, 429, {"error": {"type": "rate_limit_error"}}, False),
         (ANTHROPIC, 402, {}, True),
         (GEMINI, 429, {"error": {"details": [{"violations": [{"quotaId": "RequestsPerDayPerProject"}]}]}}, True),

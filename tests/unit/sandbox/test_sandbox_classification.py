@@ -7,7 +7,7 @@ import pytest
 from harness.domain.runs import EndedBy
 from harness.sandbox import watch
 from harness.sandbox.engine import EngineInfo
-from harness.sandbox.watch import Evidence, ExitState, classify
+from harness.sandbox.watch import Evidence, ExitState, LlmEvidence, classify
 
 THEN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -41,6 +41,15 @@ def ended(code, *, oom=False, error="", **evidence):
         (143, {}, EndedBy.CRASH, "signal 15"),
         (127, {}, EndedBy.CRASH, "command was not found"),
         (128, {"error": "no such device"}, EndedBy.INFRASTRUCTURE, "no such device"),
+        (1, {"llm": LlmEvidence(spent="spent: 2 requests")}, EndedBy.BUDGET, "spent: 2 requests"),
+        (0, {"llm": LlmEvidence(spent="spent: 2 requests")}, EndedBy.BUDGET, "spent: 2 requests"),
+        (143, {"llm": LlmEvidence(spent="x"), "has_deadline_passed": True}, EndedBy.BUDGET, "x"),
+        (1, {"llm": LlmEvidence(stopped="no money", spent="x")}, EndedBy.INFRASTRUCTURE, "no money"),
+        (1, {"llm": LlmEvidence(given_up="a 529")}, EndedBy.INFRASTRUCTURE, "came to nothing: a 529; exit code 1"),
+        (0, {"llm": LlmEvidence(given_up="a 529")}, EndedBy.INFRASTRUCTURE, "came to nothing: a 529"),
+        (137, {"llm": LlmEvidence(given_up="a 529"), "oom": True}, EndedBy.OUT_OF_MEMORY, "came to nothing: a 529"),
+        (124, {"llm": LlmEvidence(given_up="a 529"), "has_deadline_passed": True}, EndedBy.DEADLINE, "time was up"),
+        (143, {"llm": LlmEvidence(spent="x"), "is_stop_requested": True}, EndedBy.STOPPED, "on request"),
     ],
 )
 def test_each_kind_of_end(code, seen, kind, words):
