@@ -47,12 +47,14 @@ class EventIn(Frozen):
 
 
 class ResourceSampleIn(Frozen):
-    """`POST /runs/{id}/samples`."""
+    """`POST /runs/{id}/samples`: the agent's container; of the run's GPUs, what everybody on them uses together."""
 
     cpu_pct: float
     memory_mb: float
     disk_mb: float
     pids: int
+    gpu_memory_mb: float | None = None
+    gpu_pct: float | None = None
 
 
 class ArtifactIn(Frozen):

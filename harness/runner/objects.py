@@ -37,6 +37,7 @@ from harness.sandbox.containers import (
 )
 from harness.sandbox.disk import Quota, QuotaMode
 from harness.sandbox.engine import EngineInfo
+from harness.sandbox.gpus import gpu_use
 from harness.sandbox.hardening import Isolation, agent_user
 from harness.sandbox.log_stream import LogStream
 from harness.sandbox.networks import RunNetwork, attach_grader, create_run_network, find_run_network
@@ -274,9 +275,14 @@ class RunObjects:
         use = self._meter.sample() if self._meter else None
         if use is None:
             return None
-        usage = self._quota.usage()
+        gpus = gpu_use(self._plan.gpus)
         return ResourceSampleIn(
-            cpu_pct=use.cpu_pct, memory_mb=use.memory_mb, disk_mb=usage.used_bytes / 1e6, pids=use.pids
+            cpu_pct=use.cpu_pct,
+            memory_mb=use.memory_mb,
+            disk_mb=self._quota.usage().used_bytes / 1e6,
+            pids=use.pids,
+            gpu_memory_mb=gpus.memory_mb if gpus else None,
+            gpu_pct=gpus.busy_pct if gpus else None,
         )
 
     def is_over_quota(self) -> bool:

@@ -22,7 +22,7 @@ class ImagePlan:
     tag: str
     parent: str = ""
     files: tuple[ContextFile, ...] = ()
-    # What a Dockerfile's first stages may stand on: it changes less often than the parent, so that long installs are kept.
+    # What a Dockerfile's first stages may stand on: it changes less often than the parent.
     base: str = ""
 
     @property
@@ -33,7 +33,7 @@ class ImagePlan:
 def agent_image(agent_folder: Path, tags: dict[str, str]) -> ImagePlan:
     """The image of an agent: ours, or one built from its folder's Dockerfile (`ARG BASE`, `FROM ${BASE}`).
 
-    `BUILD_BASE` is Debian with Python alone: a stage that stands on it is not built again where the agent image changes.
+    `BUILD_BASE` is Debian with Python alone: a stage that stands on it is kept where the agent image changes.
     """
     if not (agent_folder / "Dockerfile").is_file():
         return ImagePlan("agent", tags["agent"])

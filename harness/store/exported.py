@@ -112,6 +112,8 @@ class ExportedSample(Frozen):
     memory_mb: Finite
     disk_mb: Finite
     pids: Count
+    gpu_memory_mb: Finite | None = None
+    gpu_pct: Finite | None = None
 
 
 class ExportedLlmCall(Frozen):

@@ -9,13 +9,15 @@ from sqlalchemy import Connection, Engine
 from harness.errors import PrerequisiteError
 from harness.store.migration_3 import MIGRATION_3
 from harness.store.migration_4 import MIGRATION_4
+from harness.store.migration_5 import MIGRATION_5
+from harness.store.migration_6 import MIGRATION_6
 from harness.store.schema import TABLES
 from harness.store.views import VIEWS
 
 Migration = tuple[str, ...]
 
 # Append only: a released entry is never edited, moved or removed.
-MIGRATIONS: tuple[Migration, ...] = (TABLES, VIEWS, MIGRATION_3, MIGRATION_4)
+MIGRATIONS: tuple[Migration, ...] = (TABLES, VIEWS, MIGRATION_3, MIGRATION_4, MIGRATION_5, MIGRATION_6)
 
 
 def _version(connection: Connection) -> int:

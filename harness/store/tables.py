@@ -184,7 +184,7 @@ class EventRow(SQLModel, table=True):
 
 
 class ResourceSampleRow(SQLModel, table=True):
-    """What a run's agent container used at one moment."""
+    """What a run's agent container used at one moment; of GPUs, what everybody on the run's used, scoring included."""
 
     __tablename__ = "resource_sample"
 
@@ -195,6 +195,8 @@ class ResourceSampleRow(SQLModel, table=True):
     memory_mb: float
     disk_mb: float
     pids: int
+    gpu_memory_mb: float | None = None
+    gpu_pct: float | None = None
 
 
 class LlmCallRow(SQLModel, table=True):

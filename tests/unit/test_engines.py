@@ -21,7 +21,7 @@ from harness.runner.engines import (
     hardware_of,
     tensor_parallel,
 )
-from harness.sandbox.gpus import Gpu, chosen, parse_gpus
+from harness.sandbox.gpus import Gpu, GpuUse, chosen, parse_gpus, parse_use
 from harness.sandbox.hardening import Isolation, gpu_requests
 from harness.sandbox.services import inference_memory_mb, inference_service
 
@@ -113,3 +113,15 @@ def test_the_inference_container_gets_the_leased_gpus_and_room(tmp_path: Path) -
     assert service.resources.shm_mb > plain.resources.shm_mb
     assert service.resources.memory_mb > plain.resources.memory_mb
     assert (service.tmp_mb or 0) > (plain.tmp_mb or 0)
+
+
+USE = "0, GPU-a, 1000, 7\n1, GPU-b, 24, 93\n2, GPU-c, [N/A], 0\n"
+
+
+def test_use_of_gpus_is_told_for_all_of_a_run_together() -> None:
+    assert parse_use(USE, ["GPU-a", "1"]) == GpuUse(memory_mb=1024 * 2**20 / 1e6, busy_pct=93)
+
+
+@pytest.mark.parametrize("names", [["GPU-a", "GPU-x"], ["GPU-c"]])
+def test_use_of_a_gpu_that_says_nothing_is_not_guessed(names: list[str]) -> None:
+    assert parse_use(USE, names) is None

@@ -56,7 +56,9 @@ def full_run(db: WritableDatabase, number: int = 1) -> str:
     reject_submission(db, samples.submitted(db, run.run_id).id, ErrorClass.NO_WEIGHTS, "leer: ü \u0000 \U0001f600")
     samples.scored(db, run, "same bytes in every run", BASE)
     add_event(db, run.run_id, EventIn(kind="agent_started", detail={"image": "x", "n": [1.5, None]}), at=START)
-    add_sample(db, run.run_id, ResourceSampleIn(cpu_pct=0.1, memory_mb=1 / 3, disk_mb=2, pids=3), at=START)
+    add_sample(
+        db, run.run_id, ResourceSampleIn(cpu_pct=0.1, memory_mb=1 / 3, disk_mb=2, pids=3, gpu_memory_mb=7.5), at=START
+    )
     add_llm_calls(db, run.run_id, [samples.llm_call(number, run.run_id) for number in (1, 2)])
     evidence = {"tensors": ["model.norm.weight"], "share": 0.25}
     finding = Finding(submission_number=1, kind="k", severity="info", detail="d", evidence=evidence, tool_version="2")
