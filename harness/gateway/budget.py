@@ -43,6 +43,7 @@ class Ledger:
         self._open = 0
         self._queue: deque[asyncio.Event] = deque()
         self._is_closed = False
+        self._is_told = False
 
     def is_spent(self) -> bool:
         """Whether no call may start any more."""
@@ -90,15 +91,17 @@ class Ledger:
             self._wake()
 
     def settle(self, hold: Hold, used: LlmUsage) -> bool:
-        """Gives the hold back and takes `used` as the new totals; whether that has spent the budget."""
-        was_spent = self.is_spent()
+        """Gives the hold back and takes `used` as the new totals; whether the budget is spent now, told once."""
         self._open -= 1
         self._held_tokens -= hold.tokens
         # Not below nothing: sums of floats do not cancel.
         self._held_usd = self._held_usd - hold.usd if self._open else 0.0
         self.used = used.model_copy(update={"requests": self.used.requests})
         self._wake()
-        return self.is_spent() and not was_spent
+        # Not what it was before this call: requests are counted when they start.
+        is_news = self.is_spent() and not self._is_told
+        self._is_told = self._is_told or is_news
+        return is_news
 
     def refuse(self) -> None:
         """Counts a call that did not start."""

@@ -172,3 +172,16 @@ def test_a_budget_is_told_as_spent_once() -> None:
         return [settle(book, Hold(usd=0.1), usd) for usd in (0.5, 0.5, 0.5)]
 
     assert asyncio.run(scenario()) == [False, True, False]
+
+
+def test_a_budget_of_requests_is_told_as_spent_when_the_last_has_ended() -> None:
+    book = ledger(requests=2)
+
+    async def scenario() -> list[bool]:
+        told = []
+        for _ in range(2):
+            await book.admit(Hold(), PATIENCE_S)
+            told.append(settle(book, Hold(), 0.1))
+        return told
+
+    assert asyncio.run(scenario()) == [False, True]
