@@ -96,7 +96,7 @@ def benchmark_names(settings: Settings) -> list[str]:
 
 def list_agents(settings: Settings) -> list[Agent]:
     """Every agent, in order of its id."""
-    return [_agent(folder) for folder in _agent_folders(settings)]
+    return [agent_at(folder) for folder in _agent_folders(settings)]
 
 
 def find_agent(settings: Settings, agent_id: str) -> Agent:
@@ -105,10 +105,41 @@ def find_agent(settings: Settings, agent_id: str) -> Agent:
     Raises:
         UsageError: there is no such folder (says the nearest names), or its config is bad (says file and key).
     """
+    return agent_at(agent_folder(settings, agent_id))
+
+
+def agent_folder(settings: Settings, agent_id: str) -> Path:
+    """The folder of an agent whose config may be bad.
+
+    Raises:
+        UsageError: there is no such folder (says the nearest names).
+    """
     for root in _agent_roots(settings):
         if _is_folder_name(agent_id) and (root / agent_id / CONFIG_NAME).is_file():
-            return _agent(root / agent_id)
+            return root / agent_id
     raise _unknown("agent", agent_id, agent_names(settings), _agent_roots(settings)[0])
+
+
+def agent_at(folder: Path) -> Agent:
+    """The agent in a folder anywhere.
+
+    Raises:
+        UsageError: the folder holds no agent, or its config is bad (says file and key).
+    """
+    if not (folder / CONFIG_NAME).is_file():
+        raise UsageError(f"{folder} holds no {CONFIG_NAME}", "Name an agent's folder, or make one: `harness new`.")
+    config = _parse(AgentConfig, folder / CONFIG_NAME, _read(folder / CONFIG_NAME))
+    start = folder / config.start
+    if not start.is_file():
+        raise UsageError(f"{folder / CONFIG_NAME}: start names {config.start!r}, which is not there", f"Add {start}.")
+    path = folder.resolve()
+    agent = Agent(id=folder.name, path=path, digest=folder_digest(path), config=config)
+    if config.image_of and not (agent.image_folder / "Dockerfile").is_file():
+        raise UsageError(
+            f"{folder / CONFIG_NAME}: image_of names {config.image_of!r}, where no Dockerfile is",
+            f"Name one of the agents in {path.parent} that has one.",
+        )
+    return agent
 
 
 def agent_names(settings: Settings) -> list[str]:
@@ -236,21 +267,6 @@ def _smith_id(folder: Path) -> str:
     except (UsageError, OSError):
         name = None
     return SMITH_PREFIX + (name if isinstance(name, str) and _is_folder_name(name) else folder.name)
-
-
-def _agent(folder: Path) -> Agent:
-    config = _parse(AgentConfig, folder / CONFIG_NAME, _read(folder / CONFIG_NAME))
-    start = folder / config.start
-    if not start.is_file():
-        raise UsageError(f"{folder / CONFIG_NAME}: start names {config.start!r}, which is not there", f"Add {start}.")
-    path = folder.resolve()
-    agent = Agent(id=folder.name, path=path, digest=folder_digest(path), config=config)
-    if config.image_of and not (agent.image_folder / "Dockerfile").is_file():
-        raise UsageError(
-            f"{folder / CONFIG_NAME}: image_of names {config.image_of!r}, where no Dockerfile is",
-            f"Name one of the agents in {path.parent} that has one.",
-        )
-    return agent
 
 
 def _read(path: Path) -> dict[str, Any]:

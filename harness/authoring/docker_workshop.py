@@ -1,10 +1,10 @@
-"""Where a benchmark's code runs when it is checked: the data container and the scorer container, as in a run."""
+"""Where a folder's code runs when it is checked: in containers, as in a run."""
 
 from __future__ import annotations
 
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +28,8 @@ from harness.settings import Settings
 CHECK_PREFIX = "check-"
 START_S = 60.0
 DATA_TIMEOUT_S = 900.0
-ZONES = ("scorer", "executor")
+BENCHMARK_ZONES = ("scorer", "executor")
+AGENT_ZONES = ("agent",)
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,10 @@ class DockerWorkshop:
 
     @classmethod
     @contextmanager
-    def open(cls, settings: Settings, show_build: Progress) -> Iterator[DockerWorkshop]:
-        """The workshop; nothing of it is left behind.
+    def open(
+        cls, settings: Settings, show_build: Progress, zones: Sequence[str] = BENCHMARK_ZONES
+    ) -> Iterator[DockerWorkshop]:
+        """The workshop, with the images of `zones`; nothing of it is left behind.
 
         Raises:
             PrerequisiteError: no usable Docker, or an image is missing or stale.
@@ -54,7 +57,7 @@ class DockerWorkshop:
         check_id = CHECK_PREFIX + secrets.token_hex(4)
         client = connect()
         try:
-            missing = missing_images(client, {zone: product_tags(settings)[zone] for zone in ZONES})
+            missing = missing_images(client, {zone: product_tags(settings)[zone] for zone in zones})
             if missing:
                 what = f"images are missing or stale: {', '.join(missing)}"
                 raise PrerequisiteError(what, f"Build them: `harness images {' '.join(missing)}`.")

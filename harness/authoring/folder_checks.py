@@ -56,17 +56,23 @@ def description(benchmark: Benchmark) -> str:
 
 def code(benchmark: Benchmark) -> str:
     """Its Python files can be read, and none imports the harness."""
-    files = sorted(benchmark.path.rglob("*.py"))
+    said = independence(benchmark.path)
+    judge = JUDGES.get(benchmark.config.eval_mode)
+    if judge is not None and not (benchmark.path / "eval.py").is_file():
+        raise UsageError(f"there is no eval.py, and eval_mode {benchmark.config.eval_mode} needs its {judge}()")
+    return said
+
+
+def independence(folder: Path) -> str:
+    """The Python files of a folder can be read, and none imports the harness."""
+    files = sorted(folder.rglob("*.py"))
     for path in files:
         for line, name in _imports(path):
             if name.split(".")[0] == "harness":
                 raise UsageError(
-                    f"{path.relative_to(benchmark.path)} line {line} imports {name}",
-                    "A benchmark runs where the harness is not: take it out.",
+                    f"{path.relative_to(folder)} line {line} imports {name}",
+                    "It runs where the harness is not: take it out.",
                 )
-    judge = JUDGES.get(benchmark.config.eval_mode)
-    if judge is not None and not (benchmark.path / "eval.py").is_file():
-        raise UsageError(f"there is no eval.py, and eval_mode {benchmark.config.eval_mode} needs its {judge}()")
     return f"{len(files)} Python file{'s' if len(files) != 1 else ''}, none imports the harness"
 
 

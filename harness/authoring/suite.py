@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -63,7 +63,7 @@ class Workshop(Protocol):
 def unreadable(folder: Path, error: UsageError) -> SuiteReport:
     """The report on a folder whose config cannot be read: nothing else can be tried."""
     failed = CheckResult(name="config", outcome=Outcome.FAILED, what=error.what, fix=error.fix)
-    return SuiteReport(benchmark=folder.name, path=str(folder), checks=(failed,))
+    return SuiteReport(name=folder.name, path=str(folder), checks=(failed,))
 
 
 def check_folder(benchmark: Benchmark, data_dir: Path | None, workshop: Workshop, tell: Tell) -> SuiteReport:
@@ -76,7 +76,7 @@ def check_folder(benchmark: Benchmark, data_dir: Path | None, workshop: Workshop
     for result in _results(benchmark, data_dir, workshop):
         results.append(result)
         tell(result)
-    return SuiteReport(benchmark=benchmark.id, path=str(benchmark.path), checks=tuple(results))
+    return SuiteReport(name=benchmark.id, path=str(benchmark.path), checks=tuple(results))
 
 
 def _results(benchmark: Benchmark, data_dir: Path | None, workshop: Workshop) -> Iterator[CheckResult]:
@@ -96,7 +96,7 @@ def _results(benchmark: Benchmark, data_dir: Path | None, workshop: Workshop) ->
 
         yield tried("data", partial(prepare, "first"))
         if "first" not in stores:
-            yield from _nottried((*DATA_CHECKS, "again", *SCORING_CHECKS), "there is no data")
+            yield from not_tried((*DATA_CHECKS, "again", *SCORING_CHECKS), "there is no data")
             return
         for name, weigh in DATA_CHECKS.items():
             yield tried(name, partial(weigh, benchmark, stores["first"]))
@@ -110,7 +110,7 @@ def _scored(benchmark: Benchmark, data: Prepared, workshop: Workshop) -> Iterato
     if not (benchmark.path / "eval.py").is_file():
         why_not = why_not or "there is no eval.py"
     if why_not:
-        yield from _nottried(tuple(SCORING_CHECKS), why_not)
+        yield from not_tried(tuple(SCORING_CHECKS), why_not)
         return
     with workshop.scorer(benchmark) as scorer:
         subject = Subject(benchmark, data.hidden, scorer)
@@ -129,6 +129,7 @@ def tried(name: str, check: Callable[[], str | Skipped]) -> CheckResult:
     return CheckResult(name=name, outcome=Outcome.PASSED, what=said)
 
 
-def _nottried(names: tuple[str, ...], why: str) -> Iterator[CheckResult]:
+def not_tried(names: Iterable[str], why: str) -> Iterator[CheckResult]:
+    """Checks that were left out, with the reason."""
     for name in names:
         yield CheckResult(name=name, outcome=Outcome.SKIPPED, what=why)

@@ -1,8 +1,9 @@
-"""What the contract suite says of a benchmark folder: a verdict per check, with the reason and what to do."""
+"""What a contract suite says of a benchmark's or an agent's folder: a verdict per check, reason and fix."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Literal
 
 from harness.domain.base import Frozen
 
@@ -33,7 +34,8 @@ class Skipped(Frozen):
 class SuiteReport(Frozen):
     """All checks of one folder, in their order."""
 
-    benchmark: str
+    kind: Literal["benchmark", "agent"] = "benchmark"
+    name: str
     path: str
     checks: tuple[CheckResult, ...]
 

@@ -1,10 +1,11 @@
-"""`harness check benchmark`: the contract suite on one folder, a verdict per check."""
+"""`harness check`: the contract suite on a benchmark's or an agent's folder, a verdict per check."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from harness.authoring.docker_workshop import DockerWorkshop
     from harness.authoring.suite import Workshop
     from harness.authoring.verdicts import CheckResult, SuiteReport
+    from harness.domain.specs import Agent
     from harness.settings import Settings
 
 EXIT_FAILED = 1
@@ -26,29 +28,72 @@ class Kind(StrEnum):
     """What can be checked."""
 
     BENCHMARK = "benchmark"
+    AGENT = "agent"
 
 
 def check(
     kind: Annotated[Kind, typer.Argument(help="What to check.")],
-    name: Annotated[str, typer.Argument(metavar="NAME|PATH", help="A benchmark's id, or its folder.")],
+    name: Annotated[str, typer.Argument(metavar="NAME|PATH", help="A benchmark's or an agent's id, or its folder.")],
     data_dir: Annotated[
         Path | None, typer.Option(help="Folder with the benchmark's files, instead of a download.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
-    """Try what a benchmark promises, in a run's containers."""
+    """Try what a benchmark or an agent promises."""
+    from harness.errors import UsageError
     from harness.settings import load_settings
 
     settings = load_settings()
-    folder = _folder(settings, name)
-    with workshop(settings) as place:
-        report = checked(settings, folder, data_dir.resolve() if data_dir else None, place)
+    if kind is Kind.AGENT and data_dir is not None:
+        raise UsageError("--data-dir is of benchmarks: an agent has no data")
+    report = _agent(settings, name) if kind is Kind.AGENT else _benchmark(settings, name, data_dir)
     if as_json:
         render.print_json({**report.model_dump(mode="json"), "has_passed": report.has_passed})
     else:
-        render.print_facts({"benchmark": report.benchmark, "checks": len(report.checks), "failed": len(report.failed)})
+        render.print_facts({report.kind: report.name, "checks": len(report.checks), "failed": len(report.failed)})
     if not report.has_passed:
         raise typer.Exit(EXIT_FAILED)
+
+
+def _benchmark(settings: Settings, name: str, data_dir: Path | None) -> SuiteReport:
+    from harness.catalog import benchmark_folder
+
+    folder = _folder(name, lambda: benchmark_folder(settings, name))
+    with workshop(settings) as place:
+        return checked(settings, folder, data_dir.resolve() if data_dir else None, place)
+
+
+def _agent(settings: Settings, name: str) -> SuiteReport:
+    """What the suite says of an agent; without Docker, of what can be seen without."""
+    from harness.authoring.agent_suite import check_agent, unreadable
+    from harness.catalog import agent_at, agent_folder
+    from harness.errors import PrerequisiteError, UsageError
+    from harness.sandbox.engine import connect
+
+    folder = _folder(name, lambda: agent_folder(settings, name))
+    try:
+        agent = agent_at(folder)
+    except UsageError as error:
+        report = unreadable(folder, error)
+        tell(report.checks[0])
+        return report
+    try:
+        connect().close()
+    except PrerequisiteError as error:
+        return check_agent(agent, settings.root, f"not tried: {error.what}", tell)
+    with _agent_place(settings) as in_docker:
+        return check_agent(agent, settings.root, in_docker, tell)
+
+
+@contextmanager
+def _agent_place(settings: Settings) -> Iterator[dict[str, Callable[[Agent], str]]]:
+    """The checks of the suite that need Docker, on this machine's."""
+    from harness.authoring.agent_image import image, start
+    from harness.authoring.docker_workshop import AGENT_ZONES, DockerWorkshop
+    from harness.cli.image_progress import showing_builds
+
+    with showing_builds() as progress, DockerWorkshop.open(settings, progress, AGENT_ZONES) as place:
+        yield {"image": partial(image, place), "start": partial(start, place)}
 
 
 def checked(settings: Settings, folder: Path, data_dir: Path | None, place: Workshop) -> SuiteReport:
@@ -83,18 +128,17 @@ def workshop(settings: Settings) -> Iterator[DockerWorkshop]:
         yield place
 
 
-def _folder(settings: Settings, name: str) -> Path:
-    """A path where it looks like one or is a folder, else the folder of a benchmark's id."""
-    from harness.catalog import benchmark_folder
-
+def _folder(name: str, known: Callable[[], Path]) -> Path:
+    """A path where it looks like one or is a folder, else the folder that has this id."""
     path = Path(name).expanduser()
     is_path = "/" in name or (path / "config.yaml").is_file()
-    return path.resolve() if is_path else benchmark_folder(settings, name)
+    return path.resolve() if is_path else known()
 
 
 def register(app: typer.Typer) -> None:
     """Adds the command to `app`."""
     app.command(
         "check",
-        epilog="Examples: harness check benchmark arithmetic; harness check benchmark ./mytask --data-dir ./files",
+        epilog="Examples: harness check benchmark arithmetic; harness check benchmark ./mytask --data-dir ./files; "
+        "harness check agent codex",
     )(check)

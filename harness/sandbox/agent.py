@@ -20,7 +20,7 @@ from harness.sandbox.containers import ZONE_AGENT, inspect_image, remove_contain
 from harness.sandbox.disk import Quota, QuotaMode
 from harness.sandbox.engine import docker_errors, labels
 from harness.sandbox.hardening import Isolation, Resources, bind, confined, host_config
-from harness.sandbox.networks import GATEWAY_ALIAS, GATEWAY_PORT, GRADER_ALIAS, RunNetwork
+from harness.sandbox.networks import GATEWAY_ALIAS, GATEWAY_PORT, GRADER_ALIAS, NO_NETWORK, RunNetwork
 
 WORKSPACE = "/workspace"
 AGENT_FOLDER = "/opt/agent-folder"
@@ -260,7 +260,9 @@ def _names(spec: AgentContainerSpec) -> dict[str, str]:
     return names
 
 
-def _endpoint(client: DockerClient, network: RunNetwork) -> dict[str, Any]:
+def _endpoint(client: DockerClient, network: RunNetwork) -> dict[str, Any] | None:
+    if network == NO_NETWORK:
+        return None
     address = client.api.create_endpoint_config(ipv4_address=network.agent)
     return {"EndpointsConfig": {network.name: address}}
 

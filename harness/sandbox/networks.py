@@ -62,6 +62,10 @@ class RunNetwork(Frozen):
         return self._address(4)
 
 
+# Docker's own: nothing but loopback. Its addresses lead nowhere, and at once.
+NO_NETWORK = RunNetwork(id="none", name="none", subnet="192.0.2.0/28")
+
+
 def network_name(run_id: str) -> str:
     return f"harness-{run_id}"
 

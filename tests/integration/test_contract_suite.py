@@ -13,7 +13,7 @@ from harness import catalog
 from harness.authoring.data_checks import prepare
 from harness.authoring.scoring_checks import Subject
 from harness.authoring.suite import SCORING_CHECKS, check_folder
-from harness.authoring.template_folder import write_template
+from harness.authoring.template_folder import write_benchmark
 from harness.authoring.verdicts import Outcome, SuiteReport
 from harness.errors import EvaluationFailed, UsageError
 from harness.settings import Settings
@@ -37,7 +37,7 @@ def suite(folder: Path, scratch: Path) -> SuiteReport:
 
 def test_the_template_passes_as_it_is(tmp_path: Path) -> None:
     folder = tmp_path / "my-task"
-    write_template(ROOT, folder)
+    write_benchmark(ROOT, folder)
     report = suite(folder, tmp_path / "scratch")
     assert not report.failed
     assert [check.name for check in report.checks if check.outcome is Outcome.SKIPPED] == ["examples", "cluster"]

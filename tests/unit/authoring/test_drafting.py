@@ -41,7 +41,7 @@ def draft(folder: Path, tmp_path: Path) -> Draft:
         except UsageError as error:
             return unreadable(path, error)
         results = tuple(tried(name, partial(look, benchmark)) for name, look in FOLDER_CHECKS.items())
-        return SuiteReport(benchmark=benchmark.id, path=str(path), checks=results)
+        return SuiteReport(name=benchmark.id, path=str(path), checks=results)
 
     def run(server: ChatServer, repairs: int = 2) -> DraftReport:
         endpoint = ChatEndpoint(server.base_url, "a-model", SecretStr(KEY), longest_wait_s=0)

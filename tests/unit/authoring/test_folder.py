@@ -10,7 +10,7 @@ from drafts import CONFIG, DESCRIPTION, EVAL, GOOD
 
 from harness import catalog
 from harness.authoring.suite import DATA_CHECKS, FOLDER_CHECKS, SCORING_CHECKS
-from harness.authoring.template_folder import free_folder, write_template
+from harness.authoring.template_folder import free_folder, write_benchmark
 from harness.errors import PrerequisiteError, UsageError
 from harness.settings import Settings
 
@@ -65,7 +65,7 @@ def test_what_a_description_lacks_is_told_as_it_must_be_written(tmp_path: Path) 
 
 def test_a_new_folder_has_its_name_everywhere(tmp_path: Path) -> None:
     folder = free_folder(tmp_path / "mine", "my-task")
-    files = write_template(ROOT, folder)
+    files = write_benchmark(ROOT, folder)
     assert folder / "sample" / "train.tsv" in files
     look(folder)
     assert not [path for path in files if "NAME" in path.read_text()]
@@ -81,13 +81,13 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", "Big", "_hidden", ".hidden", "x" * 100, "a b", "a\n"])
 def test_a_name_must_be_one(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UsageError, match="cannot be a benchmark's name"):
+    with pytest.raises(UsageError, match="cannot be a folder's name"):
         free_folder(tmp_path, name)
 
 
 def test_without_a_checkout_there_is_no_template(tmp_path: Path) -> None:
     with pytest.raises(PrerequisiteError, match="HARNESS_ROOT"):
-        write_template(tmp_path, tmp_path / "x")
+        write_benchmark(tmp_path, tmp_path / "x")
 
 
 def test_every_check_is_described() -> None:
