@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 # What of a run fits on a line; `--json` has the rest.
 RUN_COLUMNS = ("run_id", "agent", "task", "state", "final_pct", "improvement_pct")
+# How a run is marked that others are not ranked with.
+LABEL = "label"
 UNTOLD = (None, "", "standard")
 
 
@@ -50,10 +52,17 @@ def list_(
     elif rows:
         if kind is Kind.GRADINGS:
             rows = [row | {"state": STATES.get(row["state"], row["state"])} for row in rows]
-        columns = [name for name in rows[0] if name in RUN_COLUMNS or (kind is not Kind.RUNS and _is_told(name, rows))]
+        columns = [
+            name for name in rows[0] if name in RUN_COLUMNS or (_may_be_told(kind, name) and _is_told(name, rows))
+        ]
         render.print_table(columns, [[row[name] for name in columns] for row in rows])
     else:
         render.say(f"no {kind} here (`harness config` shows the folders in HARNESS_ROOT and HARNESS_HOME)")
+
+
+def _may_be_told(kind: Kind, name: str) -> bool:
+    """Of a run only what must not be overlooked."""
+    return kind is not Kind.RUNS or name == LABEL
 
 
 def _is_told(name: str, rows: list[Row]) -> bool:

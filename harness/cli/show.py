@@ -9,6 +9,7 @@ import typer
 
 from harness.cli import render
 from harness.cli.grade import show_grading
+from harness.cli.network_facts import shown_network
 from harness.cli.selection import LATEST, RunArgument
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ def _grading_of(home: Home, run_id: str) -> GradingReport | None:
 def facts_of(home: Home, run_id: str) -> Facts:
     """What is known of one run: scores in percent, improvement in points with its 95 % interval."""
     from harness.cli.database import reading
+    from harness.cli.network_facts import connections_in
+    from harness.domain.connections import label_of
     from harness.domain.runs import CONTINUATION
     from harness.store.records_evaluations import get_baseline
     from harness.store.records_findings import findings_of
@@ -84,6 +87,10 @@ def facts_of(home: Home, run_id: str) -> Facts:
         "started_at": record.started_at,
         "duration_s": record.agent_time_s,
         "continuations": len({event.detail.get("number") for event in events if event.kind == CONTINUATION}),
+        "network": record.plan.network.value,
+        "label": label_of(record.plan.network),
+        "allowed_hosts": record.plan.allowed_hosts,
+        "connections": connections_in(events),
         "driver_model": record.plan.driver_model,
         "llm": spend.model_dump() if record.plan.llm or spend.calls else None,
         **_score("baseline", scores.headline(protocol) if scores else None),
@@ -175,6 +182,7 @@ def show_facts(facts: Facts) -> None:
     if facts["duration_s"] is not None:
         shown["time"] = f"{facts['duration_s']:.0f} s"
     shown["continued"] = f"{facts['continuations']} times" if facts["continuations"] else None
+    shown |= shown_network(facts)
     shown["driver LLM"] = _spend(facts)
     shown["detail"] = facts["detail"]
     if facts["verdict"] == "agent_failed":

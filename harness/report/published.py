@@ -11,6 +11,7 @@ import io
 from datetime import datetime
 
 from harness.domain.base import Frozen
+from harness.domain.connections import label_of
 from harness.domain.runs import RunKind, SubmissionState, Verdict
 from harness.domain.scoring import Score
 from harness.domain.specs import Protocol
@@ -41,6 +42,7 @@ class ResultLine(Frozen):
     protocol: str
     final_score: float | None
     verdict: str | None
+    label: str | None
 
 
 class ScoredSubmission(Frozen):
@@ -89,6 +91,7 @@ class RunScores(Frozen):
     final_improvement_p_value: float | None
     # Under `paper` these are of all items, and of the best of several scores on them.
     is_selected: bool
+    label: str | None
     submissions: tuple[ScoredSubmission, ...]
 
 
@@ -142,6 +145,7 @@ def result_line(db: Database, run: RunRecord) -> ResultLine:
         protocol=run.plan.protocol.value,
         final_score=run.headline.score.score_pct if run.headline else None,
         verdict=run.verdict.value if run.verdict else None,
+        label=label_of(run.plan.network),
     )
 
 
@@ -181,6 +185,7 @@ def run_scores(db: Database, run_id: str) -> RunScores:
         final_improvement_probability=gain.probability if gain else None,
         final_improvement_p_value=gain.p_value if gain else None,
         is_selected=run.plan.protocol is Protocol.PAPER,
+        label=label_of(run.plan.network),
         submissions=tuple(_scored(one, published.baseline) for one in submissions),
     )
 

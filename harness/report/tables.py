@@ -11,7 +11,7 @@ Row = dict[str, Any]
 
 _RUNS = """
 SELECT run_id, agent, task, base_model, protocol, coalesce(verdict, phase) AS state, baseline_pct, final_pct,
-  improvement_pct, improvement_low_pct AS low, improvement_high_pct AS high, submissions, duration_s
+  improvement_pct, improvement_low_pct AS low, improvement_high_pct AS high, submissions, duration_s, label
 FROM v_runs WHERE kind = 'agent'"""
 # Of a grading without a base, the model's own score is the baseline.
 _GRADINGS = """
@@ -21,7 +21,7 @@ SELECT v.run_id, v.task, json_extract(r.plan, '$.grading.path') AS model,
 FROM v_runs v JOIN run r USING (run_id) WHERE v.kind = 'grade'"""
 _LEADERBOARD = """
 SELECT benchmark, protocol, base_model, agent, driver_model, timeout_s, device, n_runs, n_graded, n_infra_void,
-  n_interrupted, mean_improvement_pct, mean_graded_improvement_pct, best_improvement_pct, is_selected
+  n_interrupted, mean_improvement_pct, mean_graded_improvement_pct, best_improvement_pct, is_selected, label
 FROM v_leaderboard"""
 
 
@@ -36,7 +36,7 @@ def grading_table(db: Database) -> list[Row]:
 
 
 def leaderboard_table(db: Database) -> list[Row]:
-    """One row per what may be compared, best mean improvement first within a benchmark."""
+    """One row per what may be compared, best mean improvement first; what reached the open network after the rest."""
     return _rows(db, _LEADERBOARD)
 
 

@@ -11,6 +11,7 @@ import pytest
 import samples
 
 from harness.domain.runs import EndedBy
+from harness.domain.specs import NetworkPolicy
 from harness.errors import ErrorClass, NotFound
 from harness.report.published import results_csv, run_scores
 from harness.report.tables import leaderboard_table, run_table
@@ -25,7 +26,7 @@ BEST = samples.items([1, 1, 1, 0], [1, 1, 1, 0])
 LATER = samples.items([1, 1, 0, 0], [1, 1, 1, 1])
 PUBLISHED = (
     "run_id,timestamp,task,agent,base_model,baseline,best_score,improvement,submissions,duration_s,success,workspace,"
-    "driver_model,protocol,final_score,verdict"
+    "driver_model,protocol,final_score,verdict,label"
 )
 
 
@@ -95,3 +96,17 @@ def test_scores_have_every_submission_and_both_ways_of_counting(db: WritableData
     # As in the replies of /submit and in results.csv: a rejected one is listed, and not counted.
     assert (other.total_submissions, len(other.submissions)) == (0, 1)
     assert (refused.state, refused.score, refused.error_class) == ("rejected", None, "no_weights")
+
+
+def test_what_reached_the_open_network_is_labelled_everywhere(tmp_path: Path) -> None:
+    database = open_writer(tmp_path / "open.db")
+    try:
+        plan = samples.plan(1, network=NetworkPolicy.ALLOWLIST, allowed_hosts=("pypi.org",))
+        samples.graded(database, plan, BASE, BEST)
+        samples.graded(database, samples.plan(2), BASE, BEST)
+        assert [row["label"] for row in run_table(database)] == ["open-network", None]
+        assert [row["label"] for row in leaderboard_table(database)] == [None, "open-network"]
+        assert [row["label"] for row in csv.DictReader(io.StringIO(results_csv(database)))] == ["open-network", ""]
+        assert run_scores(database, plan.run_id).label == "open-network"
+    finally:
+        database.close()
