@@ -1,5 +1,6 @@
 """What an agent's container is given, and what its description refuses."""
 
+import re
 from pathlib import Path
 
 import docker
@@ -8,7 +9,7 @@ import pytest
 from harness.domain.specs import Limits
 from harness.errors import PrerequisiteError, UsageError
 from harness.sandbox import agent as agents
-from harness.sandbox.agent import AgentContainerSpec, command, environment
+from harness.sandbox.agent import AgentContainerSpec, AgentLlm, command, environment
 from harness.sandbox.disk import Quota, QuotaMode
 from harness.sandbox.hardening import Isolation, Resources, gpu_requests, host_config
 from harness.sandbox.mounts import bind_source
@@ -179,3 +180,11 @@ def test_a_missing_folder_is_no_mount_source(tmp_path):
 def test_a_folder_with_a_mount_below_is_no_mount_source():
     with pytest.raises(PrerequisiteError, match="mounted below it"):
         bind_source(Path("/"))
+
+
+def test_every_variable_is_described(spec):
+    llm = AgentLlm(provider="openai", model="m", token="t")
+    reaching = spec.model_copy(update={"llm": llm, "proxy_url": "http://gateway:8099"})
+    contract = (Path(__file__).resolve().parents[3] / "docs" / "contract.md").read_text()
+    described = set(re.findall(r"`([A-Z][A-Z_]+)`", contract))
+    assert {name.upper() for name in environment(reaching)} <= described
