@@ -6,7 +6,10 @@ from typing import cast
 
 import pytest
 
-from harness.domain.runs import EndedBy, Phase, Verdict
+from harness.domain.admin import SubmissionView
+from harness.domain.llm import OVER_BUDGET
+from harness.domain.runs import CONTINUATION, EndedBy, Phase, Verdict
+from harness.domain.specs import Continuation
 from harness.errors import (
     EvaluationFailed,
     GraderUnavailable,
@@ -15,6 +18,7 @@ from harness.errors import (
     ServiceUnavailable,
     WorkspaceSpoiled,
 )
+from harness.runner import llm_watch as llm_watch_module
 from harness.runner import service_starts as starts_module
 from harness.runner import trial as trial_module
 from harness.runner.attempt import Attempt
@@ -23,7 +27,7 @@ from harness.runner.objects import AgentEnd, RunObjects
 from harness.runner.progress import Progress, Reporter
 from harness.runner.service_starts import MAX_STARTS
 from harness.runner.trial import Trial
-from tests.run_fakes import RUN_ID, FakeGrader, FakeObjects, ago, make_plan
+from tests.run_fakes import DRIVER, RUN_ID, FakeGrader, FakeObjects, ago, llm_call, make_plan
 
 
 class Stage:
@@ -64,6 +68,8 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     monkeypatch.setattr(trial_module, "POLL_S", 0.0)
     monkeypatch.setattr(trial_module, "EXIT_POLL_S", 0.0)
     monkeypatch.setattr(starts_module, "FIRST_BACK_OFF_S", 0.0)
+    for name in ("POLL_S", "SETTLE_S"):
+        monkeypatch.setattr(llm_watch_module, name, 0.0)
     return Stage(tmp_path / "run")
 
 
@@ -362,3 +368,180 @@ def test_progress_shows_phase_time_left_and_submissions(stage: Stage) -> None:
     agent = [p for p in stage.shown if p.phase is Phase.AGENT and not p.message]
     assert any(p.remaining_s is not None and p.remaining_s > 0 for p in stage.shown)
     assert agent
+
+
+EARLY = Continuation(min_left_s=10)
+DONE = AgentEnd(EndedBy.FINISHED, 0, "")
+
+
+def continued(stage: Stage, *ends: AgentEnd, **plan) -> Stage:
+    """The stage with an agent that is continued, and ends so."""
+    stage.plan = make_plan(stage.objects.folder.path, 60, **{"continuation": EARLY, **plan})
+    *stage.objects.earlier, stage.objects.end = ends
+    return stage
+
+
+def parts(stage: Stage) -> list[str]:
+    return [
+        call for call in stage.objects.calls if call.split()[0] in ("create", "start", "remove") and call != "remove"
+    ]
+
+
+def test_an_agent_that_ends_early_goes_on_with_the_time_that_is_left(stage: Stage) -> None:
+    crash, over = AgentEnd(EndedBy.CRASH, 1, "exit code 1"), AgentEnd(EndedBy.DEADLINE, 124, "its time was up")
+    continued(stage, DONE, crash, over).run()
+    # The fake starts and ends parts within no time, so that nearly all is left.
+    assert parts(stage) == ["start gateway", "create 60", "start", *["remove agent", "create 60", "start"] * 2]
+    assert stage.grader.calls.count("clock") == 2, "the clock is set for the first part alone"
+    told = [event.detail for event in stage.grader.events if event.kind == CONTINUATION]
+    assert [(fact["number"], fact["ended_by"], fact["exit_code"]) for fact in told] == [
+        (1, "finished", 0),
+        (2, "crash", 1),
+    ]
+    assert stage.grader.status_now.ended_by is EndedBy.DEADLINE
+    assert Attempt.load(stage.objects.folder).continuation == 2
+
+
+def test_what_an_agent_is_told_when_it_goes_on(stage: Stage) -> None:
+    best = SubmissionView(submission_id=1, state="scored", model_path="v", submitted_at=ago(1), shown_pct=37.5)
+    stage.grader.status_now = stage.grader.status_now.model_copy(update={"submissions": (best,)})
+    continued(stage, DONE, AgentEnd(EndedBy.DEADLINE, 124, "")).run()
+    assert "37.5" in (stage.objects.folder.meta / "continue.md").read_text()
+
+
+@pytest.mark.parametrize(
+    "kind", [EndedBy.BUDGET, EndedBy.INFRASTRUCTURE, EndedBy.OUT_OF_MEMORY, EndedBy.DISK_FULL, EndedBy.DEADLINE]
+)
+def test_an_end_that_is_a_limits_is_the_end(stage: Stage, kind: EndedBy) -> None:
+    continued(stage, AgentEnd(kind, 1, "")).run()
+    assert stage.objects.calls.count("start") == 1
+
+
+def test_two_continuations_that_did_nothing_are_enough(stage: Stage) -> None:
+    continued(stage, DONE).run()
+    assert stage.objects.calls.count("start") == 3
+    assert "called no LLM and submitted nothing" in " ".join(progress.message for progress in stage.shown)
+
+
+def test_one_that_does_something_is_continued_up_to_a_number(stage: Stage) -> None:
+    continued(stage, DONE, llm=DRIVER, continuation=Continuation(min_left_s=1, max_times=4))
+    waiting = stage.objects.wait_agent
+
+    def wait_agent(timeout_s: float, deadline, llm):
+        stage.objects.gateway.rows.append(llm_call(len(stage.objects.gateway.rows)))
+        return waiting(timeout_s, deadline, llm)
+
+    stage.objects.wait_agent = wait_agent
+    stage.run()
+    assert stage.objects.calls.count("start") == 5
+    assert len(stage.grader.llm_calls) == 5
+
+
+def test_too_little_time_left_is_no_time(stage: Stage) -> None:
+    continued(stage, DONE, continuation=Continuation(min_left_s=61)).run()
+    assert stage.objects.calls.count("start") == 1
+
+
+def test_an_agent_that_cannot_be_taken_up_is_told_once(stage: Stage) -> None:
+    continued(stage, DONE)
+    agent = stage.plan.agent
+    config = agent.config.model_copy(update={"resume": None})
+    stage.plan = stage.plan.model_copy(update={"agent": agent.model_copy(update={"config": config})})
+    stage.run()
+    assert [p.message for p in stage.shown if "no `resume` script" in p.message] != []
+    assert stage.objects.calls.count("start") == 1
+
+
+def dying(stage: Stage, where: str) -> None:
+    """The harness dies there: nothing of it is left but what is on disk."""
+    stage.objects.raises[where] = SystemExit()
+    with pytest.raises(SystemExit):
+        stage.run()
+    stage.objects.raises.clear()
+
+
+@pytest.mark.parametrize("where", ["remove agent", "create 60", "start"])
+def test_a_death_between_two_parts_is_taken_up_there(stage: Stage, where: str, monkeypatch) -> None:
+    continued(stage, DONE, AgentEnd(EndedBy.DEADLINE, 124, ""))
+    if where == "remove agent":
+        dying(stage, where)
+    else:
+        calling = stage.objects.remove_agent
+
+        def remove_agent() -> None:
+            calling()
+            stage.objects.raises[where] = SystemExit()
+
+        stage.objects.remove_agent = remove_agent
+        with pytest.raises(SystemExit):
+            stage.run()
+    deadline = stage.grader.status_now.deadline
+    if where == "start":
+        # Created and never started: what `find_agent` finds then.
+        Attempt.load(stage.objects.folder).unstarted().save(stage.objects.folder)
+    stage.run(Phase.AGENT)
+    assert stage.grader.status_now.ended_by is EndedBy.DEADLINE
+    assert stage.grader.status_now.deadline == deadline
+    assert Attempt.load(stage.objects.folder).continuation == 1
+
+
+def test_a_run_that_is_stopped_while_it_is_continued_keeps_its_parts() -> None:
+    attempt = Attempt().continued(3, 1).started().stopped(ago(1)).next(40.0)
+    assert (attempt.number, attempt.continuation, attempt.calls, attempt.used_s) == (2, 1, 3, 40.0)
+    assert not attempt.is_continuing
+    assert not attempt.is_started
+    assert attempt.stopped_at is None
+
+
+def test_an_agent_whose_budget_is_spent_is_stopped(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(llm_watch_module, "LAST_ACT_S", 0.0)
+    stage.plan = make_plan(stage.objects.folder.path, llm=DRIVER)
+    stage.objects.gateway.tell(OVER_BUDGET)
+    stage.objects.ends_after = 50
+    stage.run()
+    assert "stop" in stage.objects.calls
+    assert stage.objects.saw is not None
+    assert "budget of its driver LLM" in stage.objects.saw.spent
+    assert stage.objects.gateway.is_closed
+
+
+def test_a_gateway_that_does_not_come_back_voids_the_run(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(llm_watch_module, "PATIENCE_S", 0.0)
+    stage.plan = make_plan(stage.objects.folder.path, llm=DRIVER)
+    stage.objects.ends_after = 50
+    following = stage.objects.follow_log
+
+    def follow_log() -> None:
+        following()
+        stage.objects.gateway.is_away = True
+        stage.objects.raises["start gateway"] = ServiceUnavailable("the gateway ended")
+
+    stage.objects.follow_log = follow_log
+    with pytest.raises(ServiceUnavailable):
+        stage.run()
+    assert stage.grader.status_now.verdict is Verdict.INFRA_VOID
+    assert stage.objects.is_removed
+
+
+def test_calls_are_recorded_also_after_the_grader_was_away(stage: Stage) -> None:
+    stage.plan = make_plan(stage.objects.folder.path, llm=DRIVER)
+    stage.objects.gateway.rows = [llm_call(1)]
+    stage.objects.ends_after = 5
+    waiting = stage.objects.wait_agent
+
+    def wait_agent(timeout_s: float, deadline, llm):
+        stage.grader.is_away = 1 < stage.objects.ends_after < 5
+        return waiting(timeout_s, deadline, llm)
+
+    stage.objects.wait_agent = wait_agent
+    stage.run()
+    assert [call.number for call in stage.grader.llm_calls] == [1]
+
+
+def test_a_death_while_finishing_asks_the_gateway_again(stage: Stage) -> None:
+    stage.plan = make_plan(stage.objects.folder.path, llm=DRIVER)
+    stage.objects.agent_started_at = ago(30)
+    stage.objects.gateway.rows = [llm_call(1, 500, given_up="the provider answered 500")]
+    stage.run(Phase.FINISHING)
+    assert stage.objects.saw is not None
+    assert stage.objects.saw.given_up == "the provider answered 500"
