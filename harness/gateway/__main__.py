@@ -67,9 +67,8 @@ def _serve(options: argparse.Namespace) -> int:
         async with client_for(config.limits) as client, asyncio.TaskGroup() as beside:
             agents, proxy = AgentApp(provided, client), Proxy(registry, config.proxy)
 
-            def end_run(run_id: str) -> None:
-                agents.close_run(run_id)
-                proxy.close_run(run_id)
+            async def end_run(run_id: str) -> None:
+                await asyncio.gather(agents.close_run(run_id), proxy.close_run(run_id))
 
             proxying = beside.create_task(proxy.serve(proxy_socket))
             await serve(agents, agents_socket, create_admin_app(registry, end_run), admin_socket)

@@ -23,7 +23,7 @@ MAX_ROWS = 5000
 class _Routes:
     """The routes of one registry; `end_calls` cuts what a run has open."""
 
-    def __init__(self, registry: Registry, end_calls: Callable[[str], None]) -> None:
+    def __init__(self, registry: Registry, end_calls: Callable[[str], Awaitable[None]]) -> None:
         self._registry = registry
         self._end_calls = end_calls
 
@@ -40,9 +40,9 @@ class _Routes:
 
     async def close_run(self, request: Request) -> Response:
         run_id = request.path_params["run_id"]
-        used = self._registry.close(run_id)
-        self._end_calls(run_id)
-        return _one(used)
+        self._registry.close(run_id)
+        await self._end_calls(run_id)
+        return _one(await to_thread(self._registry.usage, run_id))
 
     async def usage(self, request: Request) -> Response:
         # Of a closed run it is added up from the file, as are the calls: not on the loop that carries streams.
@@ -60,7 +60,7 @@ class _Routes:
         return _many(self._registry.events(_number(request, "after")))
 
 
-def create_admin_app(registry: Registry, end_calls: Callable[[str], None]) -> Starlette:
+def create_admin_app(registry: Registry, end_calls: Callable[[str], Awaitable[None]]) -> Starlette:
     """The application; `end_calls` cuts what a run that is closed has open: calls, connections."""
     own = _Routes(registry, end_calls)
     routes = [

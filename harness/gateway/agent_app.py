@@ -18,6 +18,7 @@ from harness.gateway.bodies import Receive, Room, read_body, unpacked
 from harness.gateway.caller import Scope, caller_of, headers_of, parameters_of
 from harness.gateway.capture import Recorder
 from harness.gateway.config import Limits, Upstream
+from harness.gateway.cutting import cut
 from harness.gateway.prepared import Prepared, prepare
 from harness.gateway.prices import PriceTable
 from harness.gateway.protocols.base import Body, Protocol
@@ -93,11 +94,11 @@ class AgentApp:
         except LlmRefusal as refusal:
             await _refuse(protocol, refusal, send)
 
-    def close_run(self, run_id: str) -> None:
-        """Cuts the open calls of a run; each is settled for what it has used."""
-        for task in self._open.pop(run_id, set()):
-            task.cancel()
+    async def close_run(self, run_id: str) -> None:
+        """Cuts the open calls of a run; each has been settled for what it has used when this returns."""
+        tasks = self._open.pop(run_id, set())
         self._rooms.pop(run_id, None)
+        await cut(tasks)
 
     async def _look(self, path: str, scope: Scope, send: Send) -> None:
         if path == "/":

@@ -13,6 +13,7 @@ from loguru import logger
 from harness.domain.hosts import is_covered
 from harness.errors import ConnectRefusal
 from harness.gateway.config import ProxyLimits
+from harness.gateway.cutting import cut
 from harness.gateway.proxy.head import Head, asked_for, read_head
 from harness.gateway.proxy.passage import Passage
 from harness.gateway.proxy.sockets import refuse, tuned
@@ -51,16 +52,12 @@ class Proxy:
                     continue
                 self._take(client, address)
         finally:
-            ending = tuple(self._open)
-            for task in ending:
-                task.cancel()
-            await asyncio.gather(*ending, return_exceptions=True)
+            await cut(self._open)
             self._resolvers.shutdown(wait=False, cancel_futures=True)
 
-    def close_run(self, run_id: str) -> None:
-        """Cuts the connections of a run; each is written down with what went through."""
-        for task in self._by_run.pop(run_id, set()):
-            task.cancel()
+    async def close_run(self, run_id: str) -> None:
+        """Cuts the connections of a run; each has been written down, with what went through, when this returns."""
+        await cut(self._by_run.pop(run_id, set()))
 
     def _take(self, client: socket.socket, address: str) -> None:
         if self._by_address[address] >= ADDRESS_SHARE * self._limits.connections:
