@@ -19,6 +19,7 @@ from harness.domain.admin import (
     StartClock,
 )
 from harness.domain.base import now_utc
+from harness.domain.connections import Connection
 from harness.domain.llm import DriverLlm, LlmBudget, LlmCall, LlmCalls, LlmEvent, LlmUsage
 from harness.domain.runs import EndedBy, Phase, verdict_of
 from harness.domain.specs import (
@@ -74,6 +75,7 @@ class FakeGateway:
 
     def __init__(self) -> None:
         self.rows: list[LlmCall] = []
+        self.reached: list[Connection] = []
         self.told: list[LlmEvent] = []
         self.used = LlmUsage(run_id=RUN_ID, is_open=True)
         self.is_away = False
@@ -90,6 +92,10 @@ class FakeGateway:
     def calls(self, skip: int) -> tuple[LlmCall, ...]:
         self._answering()
         return tuple(self.rows[skip : skip + 2])
+
+    def connections(self, skip: int) -> tuple[Connection, ...]:
+        self._answering()
+        return tuple(self.reached[skip : skip + 2])
 
     def events(self, after: int) -> tuple[LlmEvent, ...]:
         self._answering()

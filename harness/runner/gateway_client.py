@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from harness.domain.connections import Connection
 from harness.domain.llm import LlmCall, LlmEvent, LlmRun, LlmUsage
 from harness.errors import InfrastructureError, ServiceUnavailable
 from harness.unix_http import UnixHttp
@@ -19,6 +20,7 @@ MAX_WORDS = 300
 Form = TypeVar("Form")
 _USAGE = TypeAdapter(LlmUsage)
 _CALLS = TypeAdapter(tuple[LlmCall, ...])
+_CONNECTIONS = TypeAdapter(tuple[Connection, ...])
 _EVENTS = TypeAdapter(tuple[LlmEvent, ...])
 
 
@@ -49,6 +51,10 @@ class GatewayClient:
     def calls(self, skip: int) -> tuple[LlmCall, ...]:
         """Its calls that have ended, without the first `skip`, at most 5,000. Raises: as above."""
         return self._call(_CALLS, "GET", f"/runs/{self._run_id}/calls?skip={skip}")
+
+    def connections(self, skip: int) -> tuple[Connection, ...]:
+        """Its connections through the proxy that have ended, as its calls. Raises: as above."""
+        return self._call(_CONNECTIONS, "GET", f"/runs/{self._run_id}/connections?skip={skip}")
 
     def events(self, after: int) -> tuple[LlmEvent, ...]:
         """What the harness must act on, numbered above `after`. Raises: as above."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from harness.domain.connections import Connection, network_event
 from harness.domain.llm import KEY_REFUSED, OVER_BUDGET, QUOTA_GONE, LlmBudget, LlmCall, LlmCalls, LlmUsage
-from harness.domain.specs import RunPlan
+from harness.domain.specs import NetworkPolicy, RunPlan
 from harness.errors import InfrastructureError, ServiceUnavailable
 from harness.runner.grader_client import GraderClient
 from harness.runner.objects import RunObjects
@@ -102,16 +103,26 @@ class LlmWatch:
         return LlmEvidence(spent=spent, stopped=self._stopped, given_up=self._tally.given_up())
 
     def finish(self) -> None:
-        """No more calls; the last ones are in the record. What cannot be had any more is said, and left."""
+        """No more calls and connections; the last are in the record. What cannot be had any more is said, and left."""
         if self._is_finished or not self._objects.folder.llm_calls.is_dir():
             return
         try:
             self._objects.gateway.close_run()
             self._read()
             self.send()
+            self._note_network()
             self._is_finished = True
         except InfrastructureError as error:
-            self._say(f"the last LLM calls are not in the record: {error.what}")
+            self._say(f"the last LLM calls and connections are not in the record: {error.what}")
+
+    def _note_network(self) -> None:
+        """What the run reached, all attempts together: of several such events the last one counts."""
+        if self._plan.network is not NetworkPolicy.ALLOWLIST:
+            return
+        found: list[Connection] = []
+        while more := self._objects.gateway.connections(len(found)):
+            found += more
+        self._grader.add_event(self._plan.run_id, network_event(found))
 
     def _has_read(self) -> bool:
         """Whether the gateway answered; one that has not for a while is started again."""

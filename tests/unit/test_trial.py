@@ -7,9 +7,10 @@ from typing import cast
 import pytest
 
 from harness.domain.admin import SubmissionView
+from harness.domain.connections import NETWORK, Connection
 from harness.domain.llm import OVER_BUDGET
 from harness.domain.runs import CONTINUATION, EndedBy, Phase, Verdict
-from harness.domain.specs import Continuation
+from harness.domain.specs import Continuation, NetworkPolicy
 from harness.errors import (
     EvaluationFailed,
     GraderUnavailable,
@@ -545,3 +546,21 @@ def test_a_death_while_finishing_asks_the_gateway_again(stage: Stage) -> None:
     stage.run(Phase.FINISHING)
     assert stage.objects.saw is not None
     assert stage.objects.saw.given_up == "the provider answered 500"
+
+
+def test_what_a_run_reached_is_in_its_record_once_it_has_ended(stage: Stage) -> None:
+    stage.plan = make_plan(stage.objects.folder.path, network=NetworkPolicy.ALLOWLIST, allowed_hosts=("pypi.org",))
+    for number in range(5):
+        fields = {"number": number, "at": ago(0), "host": "pypi.org", "port": 443, "verdict": "allowed"}
+        stage.objects.gateway.reached.append(Connection.model_validate(fields | {"bytes_down": 10}))
+    stage.run()
+    (event,) = [event for event in stage.grader.events if event.kind == NETWORK]
+    assert stage.objects.gateway.is_closed
+    (host,) = event.detail["hosts"]
+    assert (host["host"], host["allowed"], host["bytes_down"]) == ("pypi.org", 5, 50)
+
+
+def test_a_run_without_a_network_has_no_such_event(stage: Stage) -> None:
+    stage.plan = make_plan(stage.objects.folder.path, llm=DRIVER)
+    stage.run()
+    assert NETWORK not in {event.kind for event in stage.grader.events}
