@@ -105,7 +105,7 @@ def _understood(provider: Provider, status: int, content: bytes, key: str) -> Mo
 def models_in(answer: Mapping[str, Any]) -> tuple[str, ...]:
     """The names in a list of models of any of the providers; what cannot be a name is left out."""
     rows = answer.get("data", answer.get("models"))
-    names: list[str] = []
+    names: dict[str, None] = {}
     for row in rows[:MAX_MODELS] if isinstance(rows, list) else ():
         if not isinstance(row, dict):
             continue
@@ -114,8 +114,8 @@ def models_in(answer: Mapping[str, Any]) -> tuple[str, ...]:
             continue
         name = row.get("id", row.get("name"))
         name = name.removeprefix("models/") if isinstance(name, str) else ""
-        if MODEL.fullmatch(name) and name not in names:
-            names.append(name)
+        if MODEL.fullmatch(name) and ".." not in name:
+            names[name] = None
     return tuple(names)
 
 

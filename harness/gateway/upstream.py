@@ -7,6 +7,7 @@ import re
 import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 
 import httpx
@@ -94,6 +95,7 @@ def client_for(limits: Limits) -> httpx.AsyncClient:
     )
 
 
+@cache
 def authorities() -> ssl.SSLContext:
     """Who may vouch for a provider: the usual authorities, and those that this system trusts besides."""
     context = httpx.create_ssl_context(trust_env=False)
