@@ -13,6 +13,7 @@ from harness.authoring.verdicts import Skipped
 from harness.domain.specs import Agent, Limits
 from harness.errors import UsageError
 from harness.runner.plan import product_tags
+from harness.runner.workspace import make_folders
 from harness.sandbox.agent import CONTINUE_NAME, KILL_AFTER_S, PROMPT_NAME, AgentContainerSpec, AgentLlm
 from harness.sandbox.agent_probe import ImageFacts, image_facts, probe_start
 from harness.sandbox.derived_images import agent_image, ensure_image
@@ -103,6 +104,7 @@ def _spec(place: DockerWorkshop, agent: Agent, scratch: Path) -> AgentContainerS
     uid, gid = agent_user()
     quota = Quota(mode=QuotaMode.WATCH, folder=scratch, size_mb=PROBE_LIMITS.disk_mb, uid=uid, gid=gid)
     quota.create()
+    make_folders(quota.run_folder.workspace, MODEL, uid, gid)
     folders = {name: scratch / name for name in ("meta", "model", "data")}
     for folder in folders.values():
         folder.mkdir()

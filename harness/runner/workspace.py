@@ -53,12 +53,17 @@ def _furnish(plan: RunPlan, folder: RunFolder, uid: int, gid: int) -> None:
     for path in (folder.workspace, folder.tmp):
         path.mkdir(mode=0o755, exist_ok=True)
         os.chown(path, uid, gid)
-    for name in (*AGENT_FOLDERS, f"models/{plan.model.repo_id}"):
-        _own_folder(folder.workspace, name, uid, gid)
+    make_folders(folder.workspace, plan.model.repo_id, uid, gid)
     for entry in sorted(folder.meta.iterdir()):
         link = folder.workspace / entry.name
         if not link.is_symlink() and not link.exists():
             link.symlink_to(f"{META_FOLDER}/{entry.name}")
+
+
+def make_folders(workspace: Path, repo_id: str, uid: int, gid: int) -> None:
+    """The agent's own folders, and those that base model and data are mounted on."""
+    for name in (*AGENT_FOLDERS, f"models/{repo_id}"):
+        _own_folder(workspace, name, uid, gid)
 
 
 def write_clock(folder: RunFolder, clock: ClockCopy) -> None:
