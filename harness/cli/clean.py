@@ -45,6 +45,7 @@ def clean(
 
 
 def _clean_objects(home: Home, run: str | None, *, yes: bool, dry_run: bool) -> None:
+    from harness.sandbox.egress import remove_egress
     from harness.sandbox.engine import connect
     from harness.sandbox.reaper import orphans, remove_run_objects
 
@@ -56,7 +57,8 @@ def _clean_objects(home: Home, run: str | None, *, yes: bool, dry_run: bool) -> 
     found = removable()
     folders = [] if run is None else [path for path in (home.run(found[0].run_id).path,) if path.is_dir()]
     if not any(count_of(one) for one in found) and not folders:
-        render.say("nothing to clean")
+        was_there = not dry_run and remove_egress(client, home)
+        render.say("removed the gateways' network" if was_there else "nothing to clean")
         return
     render.print_table(("run", *KINDS), [(one.run_id, *(len(getattr(one, kind)) for kind in KINDS)) for one in found])
     for folder in folders:
@@ -72,6 +74,7 @@ def _clean_objects(home: Home, run: str | None, *, yes: bool, dry_run: bool) -> 
         remove_run_objects(client, home, one.run_id)
     for folder in folders:
         shutil.rmtree(folder)
+    remove_egress(client, home)
     render.say(f"removed {sum(count_of(one) for one in found)} objects and {len(folders)} folders")
 
 

@@ -46,9 +46,10 @@ def require_images(host: Host, tags: dict[str, str]) -> None:
 def down(
     force: Annotated[bool, typer.Option("--force", help="Also while runs are active: their scoring waits.")] = False,
 ) -> None:
-    """Stop the grader; the record stays and can be read."""
+    """Stop the grader, and remove the gateways' way out; the record stays and can be read."""
     from harness.runner.grader_client import GraderClient
     from harness.sandbox.compose import compose_down
+    from harness.sandbox.egress import remove_egress
     from harness.sandbox.engine import connect
     from harness.settings import load_settings
 
@@ -56,7 +57,9 @@ def down(
     home = settings.resolved_home()
     if not force:
         refuse_if_busy(GraderClient(home))
-    was_there = compose_down(connect(), settings.root.resolve(), home)
+    client = connect()
+    was_there = compose_down(client, settings.root.resolve(), home)
+    remove_egress(client, home)
     render.say("the grader was stopped" if was_there else "there was no grader")
 
 

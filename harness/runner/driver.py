@@ -79,6 +79,8 @@ def draft_driver(request: RunRequest, agent: Agent, settings: Settings) -> Drive
     key_from = key_source(provider, request.llm_key_file, settings)
     if key_from and urlsplit(url).scheme == "http" and not _is_near(url):
         raise UsageError(f"the key would go to {urlsplit(url).hostname} in clear text", "Use https.")
+    if settings.llm_prices is not None and not settings.llm_prices.expanduser().is_file():
+        raise UsageError(f"the price table {settings.llm_prices} is not there", "Set HARNESS_LLM_PRICES right.")
     names, unlisted = _names(provider, request.llm_model, settings.chat_model, agent.config.model)
     return DriverDraft(
         provider=provider,

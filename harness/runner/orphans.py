@@ -82,7 +82,8 @@ def tidy(client: DockerClient, home: Home, run_id: str) -> None:
     keep_record(home, run_id)
     reaper.remove_run_objects(client, home, run_id)
     remove_filesystem(folder)
-    folder.token.unlink(missing_ok=True)
+    for token in (folder.token, folder.llm_token):
+        token.unlink(missing_ok=True)
 
 
 def _is_unbegun_grading(folder: RunFolder, grader: GraderClient) -> bool:

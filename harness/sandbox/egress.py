@@ -32,10 +32,10 @@ def egress_network(client: DockerClient, home: Home) -> Iterator[str]:
 
 def remove_egress(client: DockerClient, home: Home) -> bool:
     """Removes it where no container is on it, also none that is down; whether it did."""
+    network = _find(client, home)
+    if network is None or not home.path.is_dir():
+        return False
     with alone(home):
-        network = _find(client, home)
-        if network is None:
-            return False
         with docker_errors(f"looking who is on {egress_name(home)}"):
             if client.api.containers(all=True, filters={"network": network}):
                 return False

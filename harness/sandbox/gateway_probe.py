@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-
 from docker import DockerClient
 from pydantic import ValidationError
 
@@ -20,6 +18,7 @@ from harness.sandbox.gateway_service import (
     GatewaySpec,
     container_basics,
     outward_host_config,
+    remove_config,
     stage_config,
 )
 from harness.sandbox.hardening import bind, service_user
@@ -63,7 +62,7 @@ def ask_provider(client: DockerClient, home: Home, spec: GatewaySpec) -> ModelLi
     finally:
         if container is not None:
             remove_container(client, container)
-        shutil.rmtree(home.gateway_config_dir(spec.run_id), ignore_errors=True)
+        remove_config(home, spec.run_id)
 
 
 def _answer(client: DockerClient, container: str) -> ModelList:

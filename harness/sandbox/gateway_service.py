@@ -7,6 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,6 +19,7 @@ from pydantic import SecretStr
 from harness.domain.base import Frozen
 from harness.domain.llm import Provider
 from harness.domain.runs import Owner
+from harness.errors import PrerequisiteError
 from harness.home import SOCKET_DIR_MODE, Home
 from harness.sandbox.certificates import host_authorities
 from harness.sandbox.containers import ZONE_GATEWAY, find_container, remove_container
@@ -92,7 +94,7 @@ def stage_config(home: Home, spec: GatewaySpec) -> Path:
     """The folder with configuration, key and prices, which the gateway's user alone can read; replaces what is there.
 
     Raises:
-        OSError: the price table cannot be read.
+        PrerequisiteError: the price table cannot be read.
     """
     folder = home.gateway_config_dir(spec.run_id)
     if folder.is_symlink() or folder.exists():
@@ -103,13 +105,30 @@ def stage_config(home: Home, spec: GatewaySpec) -> Path:
     if spec.upstream is not None and spec.upstream.key.get_secret_value():
         files[KEY_NAME] = spec.upstream.key.get_secret_value()
     if spec.prices is not None:
-        files[PRICES_NAME] = spec.prices.read_text()
+        files[PRICES_NAME] = _prices(spec.prices)
     for name, content in files.items():
         descriptor = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, _PRIVATE_FILE)
         with os.fdopen(descriptor, "w") as file:
             file.write(content)
     _give(folder, *(folder / name for name in files))
     return folder
+
+
+def remove_config(home: Home, run_id: str) -> None:
+    """Removes that folder, and the run's folder of sockets where nothing else is in it."""
+    folder = home.gateway_config_dir(run_id)
+    shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):
+        folder.parent.rmdir()
+
+
+def _prices(path: Path) -> str:
+    try:
+        return path.expanduser().read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise PrerequisiteError(
+            f"the price table {path} cannot be read: {type(error).__name__}", "Set HARNESS_LLM_PRICES right."
+        ) from error
 
 
 def find_gateway(client: DockerClient, home: Home, run_id: str) -> str | None:
