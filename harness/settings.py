@@ -57,6 +57,9 @@ class Settings(BaseSettings):
     network_range: str = Field("10.213.0.0/16", description="run networks are /28s of this range")
     quota: Literal["auto", "loop", "watch"] = Field("auto", description="how the size limit of a workspace is held")
     runtime: str = Field("", description="OCI runtime of agent containers, e.g. runsc; empty: Docker's default")
+    private_hosts: bool = Field(
+        False, description="allowed hosts of a run may have private addresses, as a mirror of your own has"
+    )
     device: Literal["auto", "cpu", "gpu"] = Field("auto", description="what images and runs are built for")
     log_level: str = Field("INFO", description="of messages on stderr, and of the grader's log")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import Field, SecretStr, ValidationError, model_validator
@@ -15,6 +15,8 @@ from harness.settings import environment_secret
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Bytes = Annotated[int, Field(ge=1024, le=2**40)]
+# `private` are other machines of the same network; `any` is also this one.
+AddressKind = Literal["public", "private", "any"]
 MIB = 2**20
 
 
@@ -79,9 +81,7 @@ class ProxyLimits(Frozen):
     """What bounds the connections of a run through the proxy."""
 
     port: int = Field(443, ge=1, le=65_535, description="the only one that is reached")
-    is_any_address_allowed: bool = Field(
-        False, description="also private networks and this host, as for a mirror there"
-    )
+    addresses: AddressKind = Field("public", description="of allowed hosts: private ones too, as of a mirror; any")
     connections: int = Field(128, ge=1, le=4096, description="of a run at a time")
     rows: int = Field(50_000, ge=0, description="connections of a run in all: each has its line")
     refusals: int = Field(1000, ge=0, description="refused requests of a run that get a line")

@@ -27,6 +27,7 @@ class RunGateway:
     def __init__(self, plan: RunPlan, where: Where) -> None:
         self._plan = plan
         self._client, self._home, self._source = where.client, where.home, where.llm_source
+        self._has_private_hosts = where.has_private_hosts
         self.client = GatewayClient(where.home.gateway_dir(plan.run_id) / SOCKET_NAME, plan.run_id)
 
     def start(self, network: RunNetwork) -> None:
@@ -72,6 +73,7 @@ class RunGateway:
             image=self._plan.images[ZONE_GATEWAY],
             upstream=upstream,
             prices=self._source.prices,
+            has_private_hosts=self._has_private_hosts,
         )
 
     def _registration(self, network: RunNetwork) -> LlmRun:

@@ -32,3 +32,5 @@ class Where:
     engine: EngineInfo
     llm_source: LlmSource
     runtime: str = ""
+    # Whether hosts that a run is allowed may lead to private addresses.
+    has_private_hosts: bool = False

@@ -54,13 +54,17 @@ class UpstreamSpec(Frozen):
 
 
 class GatewaySpec(Frozen):
-    """Everything that decides a run's gateway. `upstream` is none where a run has its proxy alone."""
+    """Everything that decides a run's gateway. `upstream` is none where a run has its proxy alone.
+
+    `has_private_hosts`: hosts that the run is allowed may lead to private addresses.
+    """
 
     run_id: str
     owner: Owner
     image: str
     upstream: UpstreamSpec | None = None
     prices: Path | None = None
+    has_private_hosts: bool = False
 
 
 def url_from_container(url: str) -> str:
@@ -80,6 +84,8 @@ def is_on_host(url: str) -> bool:
 def gateway_config(spec: GatewaySpec) -> dict[str, Any]:
     """The gateway's configuration file (harness/gateway/config.py), with names as its container sees them."""
     config: dict[str, Any] = {"upstreams": {}}
+    if spec.has_private_hosts:
+        config["proxy"] = {"addresses": "private"}
     if spec.upstream is not None:
         known = {"url": url_from_container(spec.upstream.url)}
         if spec.upstream.key.get_secret_value():

@@ -33,7 +33,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsServer]:
 
 @pytest.fixture(scope="module")
 def gateway(server: TlsServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    proxy = {"port": server.port, "is_any_address_allowed": True, **LIMITS}
+    proxy = {"port": server.port, "addresses": "any", **LIMITS}
     process = GatewayProcess(tmp_path_factory.mktemp("gateway"), None, proxy)
     process.start()
     yield process
@@ -283,7 +283,7 @@ def test_a_name_that_leads_to_this_host_is_refused(server: TlsServer, tmp_path: 
 
 
 def test_lines_are_bounded_and_a_kill_loses_none(server: TlsServer, tmp_path: Path) -> None:
-    process = made(tmp_path, server, is_any_address_allowed=True, rows=1, refusals=2)
+    process = made(tmp_path, server, addresses="any", rows=1, refusals=2)
     try:
         client = tunnel(process, server, "")
         for _ in range(3):

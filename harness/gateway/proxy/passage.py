@@ -42,7 +42,7 @@ class Passage:
         limits, name = self._limits, self._row.host
         try:
             found = await addresses_of(name, resolvers, limits.connect_s)
-            places = reachable(name, found, is_any_allowed=limits.is_any_address_allowed)
+            places = reachable(name, found, limits.addresses)
             host = await connected(name, places, limits.port, limits.connect_s)
         except ConnectRefusal as refusal:
             self._ended("failed" if refusal.status == 502 else "refused", refusal.what)

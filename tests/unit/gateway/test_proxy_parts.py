@@ -13,7 +13,7 @@ import pytest
 
 from harness.domain.connections import MAX_HOSTS, OTHERS, Connection, network_event, network_use
 from harness.errors import ConnectRefusal
-from harness.gateway.proxy.addresses import addresses_of, is_public, reachable
+from harness.gateway.proxy.addresses import addresses_of, is_another_host, is_public, reachable
 from harness.gateway.proxy.connections import CONNECTIONS_NAME, ConnectionLog, connections_of
 from harness.gateway.proxy.head import Head, asked_for, read_head
 
@@ -36,13 +36,30 @@ def test_all_others_are_not(text: str) -> None:
     assert not is_public(ip_address(text))
 
 
+@pytest.mark.parametrize("text", ["10.1.2.3", "192.168.1.1", "172.16.0.1", "100.64.0.1", "fd12::1", "1.1.1.1"])
+def test_a_mirror_in_a_private_network_may_be_allowed(text: str) -> None:
+    assert is_another_host(ip_address(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["127.0.0.1", "0.0.0.0", "169.254.169.254", "168.63.129.16", "100.100.100.200", "fd00:ec2::254", "224.0.0.1",
+     "::1", "::", "fe80::1", "ff02::1", "::ffff:10.0.0.1", "::ffff:127.0.0.1", "64:ff9b::a00:1", "2002:a00:1::1",
+     "::127.0.0.1", "255.255.255.255"],
+)  # fmt: skip
+def test_this_host_and_a_clouds_services_are_no_mirror(text: str) -> None:
+    assert not is_another_host(ip_address(text))
+
+
 def test_a_name_that_leads_inside_is_refused() -> None:
     inside, outside = ip_address("169.254.169.254"), ip_address("1.1.1.1")
-    assert reachable("a.org", [inside, outside], is_any_allowed=False) == [outside]
-    assert reachable("a.org", [inside], is_any_allowed=True) == [inside]
-    for found, status in (([inside], 403), ([], 502)):
+    mirror = ip_address("10.1.2.3")
+    assert reachable("a.org", [inside, mirror, outside], "public") == [outside]
+    assert reachable("a.org", [inside, mirror, outside], "private") == [mirror, outside]
+    assert reachable("a.org", [inside], "any") == [inside]
+    for found, status in (([inside], 403), ([mirror], 403), ([], 502)):
         with pytest.raises(ConnectRefusal) as refusal:
-            reachable("a.org", found, is_any_allowed=False)
+            reachable("a.org", found, "public")
         assert refusal.value.status == status
 
 
