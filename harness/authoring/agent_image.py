@@ -25,7 +25,7 @@ from harness.sandbox.owner import current_owner
 from harness.sandbox.watch import KILLED
 
 INSTRUCTION = re.compile(r"^\s*(ARG|FROM|USER|VOLUME|ENV)\s+(.+?)\s*$", re.IGNORECASE | re.MULTILINE)
-FROM_BASE = re.compile(r"^(\$\{BASE\}|\$BASE)(\s|$)")
+STAGE = re.compile(r"(?:--platform=\S+\s+)?(\S+)(?:\s+AS\s+(\S+))?", re.IGNORECASE)
 # What a start without a task may take of the machine, and how long it is watched before it is ended.
 PROBE_LIMITS = Limits(timeout_s=60, memory_mb=2_000, disk_mb=500)
 WATCH_S = 8.0
@@ -41,7 +41,7 @@ def dockerfile(agent: Agent) -> str | Skipped:
     found = INSTRUCTION.findall(path.read_text(encoding="utf-8", errors="replace").replace("\\\n", " "))
     found = [(word.upper(), rest) for word, rest in found]
     stages = [number for number, (word, _) in enumerate(found) if word == "FROM"]
-    if not stages or not FROM_BASE.match(found[stages[-1]][1]):
+    if not stages or not stands_on_base([found[number][1] for number in stages]):
         raise UsageError("its last stage does not stand on the agent image", "Write `ARG BASE` and `FROM ${BASE}`.")
     if not any(word == "ARG" and rest.split("=")[0] == "BASE" for word, rest in found[: stages[0]]):
         raise UsageError("it does not take the agent image as an argument", "Put `ARG BASE` before the first FROM.")
@@ -52,6 +52,15 @@ def dockerfile(agent: Agent) -> str | Skipped:
     if users and is_root(users[-1]):
         raise UsageError(f"it ends as user {users[-1]}", "End it with `USER 1000:1000`.")
     return f"{len(stages)} stage{'s' if len(stages) > 1 else ''}, user {users[-1] if users else 'of the agent image'}"
+
+
+def stands_on_base(stages: list[str]) -> bool:
+    """Whether the last of these FROMs leads to the agent image, by itself or through stages before it."""
+    ours, parent = {"${BASE}", "$BASE"}, ""
+    for parent, name in (match.groups() for match in map(STAGE.match, stages) if match):
+        if parent in ours and name:
+            ours.add(name)
+    return parent in ours
 
 
 def is_root(user: str) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness import catalog
+from harness.authoring.agent_image import stands_on_base
 from harness.authoring.agent_suite import DOCKER_CHECKS, FOLDER_CHECKS, check_agent
 from harness.authoring.template_folder import write_agent
 from harness.authoring.verdicts import CheckResult, Outcome
@@ -92,6 +93,22 @@ def test_each_fault_of_a_folder_is_told(tmp_path: Path, check: str, files: dict[
     assert words in results[check].what
     assert results[check].fix
     assert [name for name, result in results.items() if result.outcome is Outcome.FAILED] == [check]
+
+
+@pytest.mark.parametrize(
+    ("stages", "is_ours"),
+    [
+        (["${BASE}"], True),
+        (["debian AS build", "$BASE"], True),
+        (["${BASE} AS python", "python as build", "python"], True),
+        (["${BASE} AS python", "debian"], False),
+        (["debian AS python", "python"], False),
+        (["${BUILD_BASE}"], False),
+        ([], False),
+    ],
+)
+def test_the_last_stage_leads_to_the_agent_image(stages: list[str], is_ours: bool) -> None:
+    assert stands_on_base(stages) == is_ours
 
 
 def test_a_script_that_cannot_be_executed_is_told(tmp_path: Path) -> None:
