@@ -2,7 +2,7 @@
 # The whole product on one GPU: builds the images, runs the agent `example` on a benchmark with a small model, checks that the gain is
 # clear of zero, keeps the record, and measures what docs/performance.md tells.
 #   MODEL=./SmolLM2-135M-Instruct DATA_DIR=./gsm8k scripts/gpu_proof.sh [images] [run] [record] [bench]     (default: all of them)
-# OUT=./gpu-proof      where everything goes; a second call goes on with the run that is there
+# OUT=./gpu-proof      where everything goes; a run whose report is there is not made again
 # TASK=gsm8k TIMEOUT=600 GPU=<uuid, default: the first; `none`: on the CPU> LIMIT=<hidden items, default: all>
 # PYTHON=python3       has the harness's packages and, for `bench`, torch
 # HOST_SITES="DIR..."  no registry and no index here: images from the host's own files and these folders of packages (host_base.sh)
@@ -35,18 +35,17 @@ run() {
     local words=(--agent example --task "$TASK" --model "$MODEL" --data-dir "$DATA_DIR" --timeout "$TIMEOUT" --json)
     if [ -n "$GPU" ]; then words+=(--gpus "$GPU"); fi
     if [ -n "$LIMIT" ]; then words+=(--limit "$LIMIT"); fi
-    if [ -s "$OUT/run_id" ]; then harness resume "$(cat "$OUT/run_id")" --json > "$OUT/report.json" || true; fi
     if [ ! -s "$OUT/report.json" ]; then harness run "${words[@]}" > "$OUT/report.json"; fi
     "$PYTHON" - "$OUT/report.json" << 'PYTHON'
 import json, sys
 
 facts = json.load(open(sys.argv[1]))
 scored = [one for one in facts["submissions"] if one["state"] == "scored"]
-gain = facts["improvement"]
-print(f"{facts['run_id']}: {facts['verdict']}, {len(scored)} submissions scored, improvement {gain}", file=sys.stderr)
+points, low, high = (facts[f"improvement_{name}"] for name in ("pct", "low_pct", "high_pct"))
+print(f"{facts['run_id']}: {facts['verdict']}, {len(scored)} scored, improvement {points} [{low}, {high}]", file=sys.stderr)
 assert facts["verdict"] == "graded", facts["verdict"]
 assert len(scored) >= 2, f"{len(scored)} submissions were scored, two are wanted"
-assert gain["low"] > 0, "the interval of the improvement is not clear of zero"
+assert low is not None and low > 0, "the interval of the improvement is not clear of zero"
 PYTHON
 }
 
