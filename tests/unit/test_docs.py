@@ -161,3 +161,8 @@ def test_the_readme_leads_to_every_document() -> None:
     links = {link.partition("#")[0] for link in LINK.findall((ROOT / "README.md").read_text(encoding="utf-8"))}
     documents = {name_of(path) for path in DOCS if path.parent.name == "docs"}
     assert documents <= links
+
+
+def test_every_agent_with_a_page_is_in_the_list_of_agents() -> None:
+    links = {link.partition("#")[0] for link in LINK.findall((ROOT / "docs" / "agents.md").read_text(encoding="utf-8"))}
+    assert {f"agents/{path.name}" for path in (ROOT / "docs" / "agents").glob("*.md")} <= links

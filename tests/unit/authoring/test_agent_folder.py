@@ -13,6 +13,7 @@ from harness.authoring.agent_suite import DOCKER_CHECKS, FOLDER_CHECKS, check_ag
 from harness.authoring.template_folder import write_agent
 from harness.authoring.verdicts import CheckResult, Outcome
 from harness.errors import PrerequisiteError, UsageError
+from harness.trajectory.native import READERS
 
 ROOT = Path(__file__).resolve().parents[3]
 CONFIG = """\
@@ -155,3 +156,9 @@ def test_every_check_is_described() -> None:
     rows = re.findall(r"^\| ((?:`\w+` ?)+)\|", (ROOT / "docs" / "agents.md").read_text(encoding="utf-8"), re.M)
     described = {name for row in rows for name in re.findall(r"\w+", row)}
     assert described >= {"config", "docs", *FOLDER_CHECKS, *DOCKER_CHECKS}
+
+
+def test_every_reader_of_native_logs_is_named_where_a_format_is_chosen() -> None:
+    for path in ("docs/agents.md", "agents/_template/llm/config.yaml"):
+        line = next(line for line in (ROOT / path).read_text().splitlines() if "trajectory_format:" in line)
+        assert set(READERS) <= set(re.findall(r"[a-z-]+", line)), path
