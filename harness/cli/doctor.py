@@ -26,17 +26,18 @@ def doctor(
     from harness.runner.grader_client import GraderClient
     from harness.runner.host import Host
     from harness.runner.plan import product_tags
-    from harness.sandbox.doctor import examine, isolation_report
+    from harness.sandbox.doctor import ProbedImages, examine, isolation_report
     from harness.settings import load_settings
 
     settings = load_settings()
     tags = product_tags(settings)
     with showing_builds() as progress, Host.open(settings, progress) as host:
         facts = facts_of(host)
-        require_images(host, {zone: tags[zone] for zone in ("grader", "agent")})
+        require_images(host, {zone: tags[zone] for zone in ("grader", "agent", "gateway")})
         host.require_grader(tags["grader"], GraderClient(host.home))
         look = examine if no_cache else isolation_report
-        report = look(host.client, host.home, settings, tags["agent"])
+        images = ProbedImages(agent=tags["agent"], gateway=tags["gateway"])
+        report = look(host.client, host.home, settings, images)
     if as_json:
         render.print_json({"ok": report.ok, "machine": facts, "probes": list(report.results)})
     else:

@@ -24,7 +24,7 @@ from harness.sandbox.containers import ZONE_GATEWAY
 from harness.sandbox.data_scripts import DataScript, run_data_script
 from harness.sandbox.derived_images import ImagePlan, agent_image, ensure_image, scorer_image
 from harness.sandbox.disk import choose_mode
-from harness.sandbox.doctor import require_isolation
+from harness.sandbox.doctor import ProbedImages, require_isolation
 from harness.sandbox.engine import DockerClient, EngineInfo, connect, engine_info, log_tail
 from harness.sandbox.gateway_probe import ask_provider
 from harness.sandbox.gateway_service import GatewaySpec, UpstreamSpec
@@ -151,7 +151,10 @@ class Host:
         Raises:
             IsolationError: a probe failed; names which.
         """
-        require_isolation(self.client, self.home, self.settings, plan.images["agent"])
+        # Also of a run that has none: the report then serves all runs.
+        gateway = plan.images.get(ZONE_GATEWAY, product_tags(self.settings)[ZONE_GATEWAY])
+        images = ProbedImages(agent=plan.images["agent"], gateway=gateway if has_image(self.client, gateway) else None)
+        require_isolation(self.client, self.home, self.settings, images)
 
     def run_data_script(self, draft: RunDraft, call: Fetch) -> None:
         """One call of a benchmark's data script in a container with the packages of its requirements.txt."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,9 +13,8 @@ from pathlib import Path
 from docker import DockerClient
 
 from harness.domain.base import Frozen, canonical_hash
-from harness.domain.specs import Limits
 from harness.errors import InfrastructureError, IsolationError
-from harness.home import DOCTOR_PREFIX, Home
+from harness.home import Home
 from harness.sandbox.agent import (
     AGENT_FOLDER,
     DNS_SERVER,
@@ -27,24 +25,22 @@ from harness.sandbox.agent import (
     start_agent,
 )
 from harness.sandbox.containers import inspect_image
-from harness.sandbox.disk import Quota, choose_mode
+from harness.sandbox.disk import choose_mode
+from harness.sandbox.doctor_stage import LIMITS, staged, with_gateway, write_agent
+from harness.sandbox.egress import egress_name
 from harness.sandbox.engine import docker_errors, engine_info, log_tail
-from harness.sandbox.hardening import agent_user
 from harness.sandbox.host_listener import host_addresses, host_listener
 from harness.sandbox.networks import (
-    GRADER_ALIAS,
+    GATEWAY_PORT,
     GRADER_PORT,
+    PROXY_PORT,
     RunNetwork,
     attach_grader,
-    create_run_network,
     find_grader,
 )
-from harness.sandbox.owner import current_owner
-from harness.sandbox.reaper import remove_run_objects
 from harness.sandbox.watch import wait_exit
 from harness.settings import Settings
 
-MODEL_REPO = "doctor/model"
 HEALTH_PATH = "/r/doctor/health"
 _ADMIN_ROUTES = (
     ("GET", "/runs"),
@@ -57,7 +53,18 @@ _ADMIN_ROUTES = (
     ("GET", "/docs"),
     ("GET", "/openapi.json"),
 )
-_LIMITS = Limits(timeout_s=90, disk_mb=64, memory_mb=512, pids=128, shm_mb=64, log_mb=4)
+_GATEWAY_ROUTES = (
+    ("GET", "/health"),
+    ("GET", "/runs"),
+    ("POST", "/runs"),
+    ("GET", "/events"),
+    ("GET", "/runs/doctor/usage"),
+    ("POST", "/runs/doctor/close"),
+    ("GET", "/v1/models"),
+    ("POST", "/v1/chat/completions"),
+    ("GET", "/docs"),
+    ("GET", "/openapi.json"),
+)
 _PEER_PORT = 8099
 _PEER = f"""
 import socket
@@ -67,6 +74,13 @@ print("PEER READY", flush=True)
 while True:
     server.accept()[0].close()
 """
+
+
+class ProbedImages(Frozen):
+    """What is examined: the agent's image, and the gateway's where it is built."""
+
+    agent: str
+    gateway: str | None = None
 
 
 class ProbeResult(Frozen):
@@ -89,32 +103,30 @@ class DoctorReport(Frozen):
         return tuple(result for result in self.results if not result.ok)
 
 
-def require_isolation(client: DockerClient, home: Home, settings: Settings, agent_image: str) -> DoctorReport:
+def require_isolation(client: DockerClient, home: Home, settings: Settings, images: ProbedImages) -> DoctorReport:
     """A passed report, from the cache where nothing has changed since.
 
     Raises:
         IsolationError: a probe failed; names which.
         PrerequisiteError, InfrastructureError: it could not be examined.
     """
-    report = isolation_report(client, home, settings, agent_image)
+    report = isolation_report(client, home, settings, images)
     if not report.ok:
         names = ", ".join(result.name for result in report.failed)
         raise IsolationError(f"the sandbox is not tight on this machine: {names}", "See `harness doctor`.")
     return report
 
 
-def isolation_report(client: DockerClient, home: Home, settings: Settings, agent_image: str) -> DoctorReport:
+def isolation_report(client: DockerClient, home: Home, settings: Settings, images: ProbedImages) -> DoctorReport:
     """A report, passed or not: of now, or the last one where it passed and nothing has changed since.
 
     Raises:
         PrerequisiteError, InfrastructureError: it could not be examined.
     """
-    return _cached(home, report_key(client, home, settings, agent_image)) or examine(
-        client, home, settings, agent_image
-    )
+    return _cached(home, report_key(client, home, settings, images)) or examine(client, home, settings, images)
 
 
-def report_key(client: DockerClient, home: Home, settings: Settings, agent_image: str) -> str:
+def report_key(client: DockerClient, home: Home, settings: Settings, images: ProbedImages) -> str:
     """Changes with the boot, the daemon's start, the images, this code, and the settings that shape a sandbox."""
     info = engine_info(client)
     with docker_errors("looking at the grader"):
@@ -126,7 +138,8 @@ def report_key(client: DockerClient, home: Home, settings: Settings, agent_image
         [
             info.boot_id,
             info.start_identity,
-            inspect_image(client, agent_image)["Id"],
+            inspect_image(client, images.agent)["Id"],
+            inspect_image(client, images.gateway)["Id"] if images.gateway else "",
             grader["Image"],
             code.hexdigest(),
             settings.runtime,
@@ -148,84 +161,31 @@ def _cached(home: Home, key: str) -> DoctorReport | None:
     return report if report.key == key and report.ok else None
 
 
-def examine(client: DockerClient, home: Home, settings: Settings, agent_image: str) -> DoctorReport:
+def examine(client: DockerClient, home: Home, settings: Settings, images: ProbedImages) -> DoctorReport:
     """Starts a real agent container beside another run's, and lets it try; keeps the report.
 
     Raises:
         InfrastructureError: the grader is not up, or Docker failed.
         PrerequisiteError: an image is missing.
     """
-    key = report_key(client, home, settings, agent_image)
-    with _stage(client, home, settings, agent_image, "peer") as peer, host_listener() as port:
-        _write_agent(peer, _PEER)
+    key = report_key(client, home, settings, images)
+    with staged(client, home, settings, images.agent, "peer") as peer, host_listener() as port:
+        write_agent(peer, _PEER)
         _start_peer(client, peer)
-        with _stage(client, home, settings, agent_image, "probe") as probe, _canary(home) as canary:
+        with staged(client, home, settings, images.agent, "probe") as stage, _canary(home) as canary:
+            probe = with_gateway(client, home, stage, images.gateway) if images.gateway else stage
             attach_grader(client, home, probe.network)
             config = _config(client, home, probe, peer.network)
             config |= {"host_port": port, "canary": canary, "grader_port": GRADER_PORT}
-            _write_agent(probe, Path(__file__).with_name("probe_script.py").read_text())
+            config["llm_gateway"] = _gateway_config(client, home, probe.network) if images.gateway else None
+            write_agent(probe, Path(__file__).with_name("probe_script.py").read_text())
             (probe.agent_folder / "probe.json").write_text(json.dumps(config))
             results = _run(client, probe)
     report = DoctorReport(key=key, ok=all(result.ok for result in results), results=results)
-    stage = _cache_file(home).with_suffix(f".{secrets.token_hex(4)}")
-    stage.write_text(report.model_dump_json(indent=1))
-    stage.replace(_cache_file(home))
+    written = _cache_file(home).with_suffix(f".{secrets.token_hex(4)}")
+    written.write_text(report.model_dump_json(indent=1))
+    written.replace(_cache_file(home))
     return report
-
-
-@contextmanager
-def _stage(client: DockerClient, home: Home, settings: Settings, image: str, role: str) -> Iterator[AgentContainerSpec]:
-    """A run of the doctor's own, with all that a run has; nothing of it is left."""
-    run_id = f"{DOCTOR_PREFIX}{secrets.token_hex(4)}-{role}"
-    folder = home.run(run_id)
-    uid, gid = agent_user()
-    quota = Quota(mode=choose_mode(settings), folder=folder.path, size_mb=_LIMITS.disk_mb, uid=uid, gid=gid)
-    try:
-        # First what bears its owner's name: a mount without one would be taken for a dead process's.
-        network = create_run_network(client, home, run_id, settings.network_range)
-        for name in ("meta", "model", "data", "agent"):
-            _open_folder(folder.path / name)
-        quota.create()
-        # Docker makes a missing mount point as root, and nobody else could remove it from a folder.
-        for name in ("data", f"models/{MODEL_REPO}"):
-            (folder.workspace / name).mkdir(parents=True)
-        yield AgentContainerSpec(
-            home_label=home.label,
-            run_id=run_id,
-            owner=current_owner(),
-            image=image,
-            agent_folder=folder.path / "agent",
-            meta=folder.meta,
-            model=folder.path / "model",
-            model_repo_id=MODEL_REPO,
-            data=folder.path / "data",
-            quota=quota,
-            network=network,
-            limits=_LIMITS,
-            time_limit_s=_LIMITS.timeout_s,
-            task="doctor",
-            grading_url=f"http://{GRADER_ALIAS}:{GRADER_PORT}/r/doctor",
-            runtime=settings.runtime,
-        )
-    finally:
-        remove_run_objects(client, home, run_id)
-        quota.remove()
-        shutil.rmtree(folder.path, ignore_errors=True)
-
-
-def _open_folder(folder: Path) -> None:
-    """A folder with a file, open to all on the host: inside, only the mount itself can keep it from being changed."""
-    folder.mkdir(parents=True)
-    (folder / "a-file").write_text("unchanged")
-    (folder / "a-file").chmod(0o666)
-    folder.chmod(0o777)
-
-
-def _write_agent(spec: AgentContainerSpec, script: str) -> None:
-    (spec.agent_folder / "probe.py").write_text(script)
-    (spec.agent_folder / "start.sh").write_text(f"exec python3 -I {AGENT_FOLDER}/probe.py\n")
-    for path in spec.agent_folder.iterdir():
-        path.chmod(0o666)
 
 
 def _start_peer(client: DockerClient, peer: AgentContainerSpec) -> None:
@@ -274,17 +234,30 @@ def _config(client: DockerClient, home: Home, probe: AgentContainerSpec, peer: R
             "task_files_read_only": META_FOLDER,
             "agent_folder_read_only": AGENT_FOLDER,
         },
-        "pids": _LIMITS.pids,
-        "memory_bytes": _LIMITS.memory_mb * 1_000_000,
+        "pids": LIMITS.pids,
+        "memory_bytes": LIMITS.memory_mb * 1_000_000,
         "disk_bytes": probe.quota.limit_bytes,
         "quota": probe.quota.mode.value,
+    }
+
+
+def _gateway_config(client: DockerClient, home: Home, network: RunNetwork) -> dict[str, object]:
+    """Where the gateway beside the probe is: what of it may answer, and its side that nobody is to reach."""
+    with docker_errors("asking for the gateways' network"):
+        outside = client.api.inspect_network(egress_name(home))
+    beyond = [str(member["IPv4Address"]).split("/")[0] for member in outside["Containers"].values()]
+    return {
+        "address": network.llm_gateway,
+        "ports": [GATEWAY_PORT, PROXY_PORT],
+        "routes": _GATEWAY_ROUTES,
+        "beyond": beyond + [str(pool["Gateway"]) for pool in outside["IPAM"]["Config"]],
     }
 
 
 def _run(client: DockerClient, probe: AgentContainerSpec) -> tuple[ProbeResult, ...]:
     container = create_agent(client, probe)
     start_agent(client, container)
-    state = wait_exit(client, container, _LIMITS.timeout_s + 30)
+    state = wait_exit(client, container, LIMITS.timeout_s + 30)
     with docker_errors("reading what the probe says"):
         lines = client.api.logs(container).decode(errors="replace").splitlines()
     found = [line.removeprefix("PROBE ") for line in lines if line.startswith("PROBE ")]

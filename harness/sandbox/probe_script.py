@@ -76,8 +76,8 @@ def names(config: Config) -> Outcome:
     return not found and taken < 10 and grader == config["grader"], text
 
 
-def ask_grader(config: Config, method: str, path: str) -> int:
-    link = http.client.HTTPConnection(config["grader"], config["grader_port"], timeout=5)
+def ask(address: str, port: int, method: str, path: str) -> int:
+    link = http.client.HTTPConnection(address, port, timeout=5)
     try:
         link.request(
             method, path, body="{}" if method == "POST" else None, headers={"Content-Type": "application/json"}
@@ -89,6 +89,10 @@ def ask_grader(config: Config, method: str, path: str) -> int:
         link.close()
 
 
+def ask_grader(config: Config, method: str, path: str) -> int:
+    return ask(config["grader"], config["grader_port"], method, path)
+
+
 def grader_answers(config: Config) -> Outcome:
     status = ask_grader(config, "GET", config["health_path"])
     return status != 0, f"GET {config['health_path']}: {status or 'no answer'}"
@@ -97,6 +101,22 @@ def grader_answers(config: Config) -> Outcome:
 def admin_routes(config: Config) -> Outcome:
     met = {f"{method} {path}": ask_grader(config, method, path) for method, path in config["admin_routes"]}
     return all(status == 404 for status in met.values()), str(met)
+
+
+def gateway_ports(config: Config) -> Outcome:
+    """That of the gateway's ports none answers but the two that are for agents."""
+    place = config["llm_gateway"]
+    with ThreadPoolExecutor(max_workers=16) as pool:
+        met = pool.map(lambda port: connects(place["address"], port)[0], range(1, 65536))
+    found = [port for port, is_open in enumerate(met, start=1) if is_open]
+    return place["ports"][0] in found and set(found) <= set(place["ports"]), f"open: {found}"
+
+
+def gateway_routes(config: Config) -> Outcome:
+    """That it is alive, and that nothing of it is for those without a run's token."""
+    address, port = config["llm_gateway"]["address"], config["llm_gateway"]["ports"][0]
+    met = {f"{method} {path}": ask(address, port, method, path) for method, path in config["llm_gateway"]["routes"]}
+    return ask(address, port, "GET", "/") == 200 and all(status in (401, 404) for status in met.values()), str(met)
 
 
 def entries(start: str) -> Iterator[os.DirEntry[str]]:
@@ -315,9 +335,12 @@ def main() -> None:
     results |= dict(file_tree(config))
     for name, folder in config["read_only"].items():
         results[name] = cannot_write(folder)
-    probes = (grader_answers, admin_routes, mounts, root_read_only, identity, capabilities, confinement)
-    more = (kernel_surface, masked_files, setuid_programs, limits, temporary_folder, size_limit)
-    for probe in (*probes, *more):
+    probes = [grader_answers, admin_routes, mounts, root_read_only, identity, capabilities, confinement]
+    probes += [kernel_surface, masked_files, setuid_programs, limits, temporary_folder, size_limit]
+    if place := config["llm_gateway"]:
+        results["gateway_beyond"] = unreachable(place["beyond"], place["ports"][0])
+        probes += [gateway_ports, gateway_routes]
+    for probe in probes:
         results[probe.__name__] = probe(config)
     rows = [{"name": name, "ok": bool(ok), "detail": detail} for name, (ok, detail) in results.items()]
     sys.stdout.write("\nPROBE " + json.dumps(rows) + "\n")
