@@ -13,6 +13,7 @@ from harness.domain.specs import Limits
 from harness.home import Home
 from harness.sandbox.agent import AgentContainerSpec, create_agent, start_agent
 from harness.sandbox.disk import Quota, QuotaMode, choose_mode
+from harness.sandbox.egress import remove_egress
 from harness.sandbox.engine import connect, labels
 from harness.sandbox.hardening import agent_user
 from harness.sandbox.networks import ZONE_GRADER, create_run_network
@@ -73,6 +74,7 @@ def grader(client: DockerClient, home: Home, image: str) -> Iterator[str]:
     finally:
         client.api.remove_container(container, force=True)
         client.api.remove_network(network["Id"])
+        remove_egress(client, home)
 
 
 @pytest.fixture
