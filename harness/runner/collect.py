@@ -17,7 +17,16 @@ from harness.runner.hostile_tree import HostileTree, matches, opened_regular
 CHUNK = 2**20
 # Weights are in the snapshot store if they were submitted; caches and links to read-only mounts are not the agent's.
 SKIPPED_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth", ".ckpt")
-SKIPPED_TOP = ("models", "data", "description.md", "instructions.md", "run_meta.json", ".home")
+SKIPPED_TOP = (
+    "models",
+    "data",
+    "prompt.md",
+    "continue.md",
+    "description.md",
+    "instructions.md",
+    "run_meta.json",
+    ".home",
+)
 
 
 @dataclass(frozen=True)

@@ -145,6 +145,24 @@ def test_what_the_instructions_call_refused_is_refused(name: str) -> None:
     assert role_of(name) is Role.FORBIDDEN
 
 
+def test_the_training_python_has_what_the_instructions_say(tmp_path: Path) -> None:
+    line = next(line for line in instructions(make_plan(tmp_path)).splitlines() if "TRAINING_PYTHON" in line)
+    said = re.findall(r"[a-z]+", line.partition(" has ")[2].partition(".")[0])
+    files = ("images/agent/requirements.txt", "images/torch/requirements-cpu.txt", "images/torch/requirements-gpu.txt")
+    for device in (files[:2], (files[0], files[2])):
+        listed = "\n".join((ROOT / name).read_text() for name in device)
+        assert {name for name in said if name != "and"} <= set(re.findall(r"^([a-z]+)", listed, re.M))
+    assert len(said) > 5
+
+
+def test_what_is_kept_of_a_workspace_is_as_the_instructions_say(tmp_path: Path) -> None:
+    from harness.runner.collect import SKIPPED_SUFFIXES, WORKSPACE_CAPS
+
+    assert WORKSPACE_CAPS.file_bytes == 10 * 2**20
+    assert ".safetensors" in SKIPPED_SUFFIXES
+    assert "files of up to 10 MB" in instructions(make_plan(tmp_path))
+
+
 def test_the_texts_are_written_where_agents_can_read_them(tmp_path: Path) -> None:
     home, plan = Home(tmp_path), make_plan(tmp_path)
     folder = home.run(plan.run_id)
