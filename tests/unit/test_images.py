@@ -108,7 +108,12 @@ def test_the_base_image_moves_everything(checkout: Path) -> None:
 def test_harness_code_moves_only_the_zones_that_import_it(checkout: Path) -> None:
     assert changed(checkout, lambda: append(checkout / "harness/runner/plan.py")) == set()
     assert changed(checkout, lambda: append(checkout / "harness/scorer/evaluators/__init__.py")) == {"scorer"}
-    assert changed(checkout, lambda: append(checkout / "harness/errors.py")) == {"gateway", "grader", "scorer", "inference"}
+    assert changed(checkout, lambda: append(checkout / "harness/errors.py")) == {
+        "gateway",
+        "grader",
+        "scorer",
+        "inference",
+    }
 
 
 def test_a_zones_extra_moves_that_zone(checkout: Path) -> None:
