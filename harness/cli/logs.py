@@ -12,6 +12,7 @@ import typer
 
 from harness.cli import render
 from harness.cli.selection import LATEST, RunArgument
+from harness.cli.trajectory import Origin, show_trajectory
 from harness.errors import UsageError
 from harness.home import Home, RunFolder
 
@@ -24,13 +25,27 @@ def logs(
     run: RunArgument = LATEST,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run has ended.")] = False,
     raw: Annotated[bool, typer.Option("--raw", help="Byte for byte, terminal escapes included.")] = False,
+    trajectory: Annotated[bool, typer.Option("--trajectory", "-t", help="What it said and did, turn by turn.")] = False,
+    origin: Annotated[
+        Origin, typer.Option("--from", help="A trajectory from the agent's own logs, or what its LLM really got.")
+    ] = Origin.NATIVE,
+    tail: Annotated[int | None, typer.Option(min=1, help="The last so many steps of a trajectory.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The whole trajectory as ATIF.")] = False,
 ) -> None:
     """Show what an agent printed, without terminal escapes."""
     from harness.cli.database import run_id_of
     from harness.settings import load_settings
 
     home = load_settings().resolved_home()
-    folder = folder_of(home, run_id_of(home, run))
+    run_id = run_id_of(home, run)
+    if trajectory:
+        if follow or raw:
+            raise UsageError("a trajectory is neither followed nor raw", "Leave out --follow and --raw.")
+        show_trajectory(home, run_id, origin, tail, as_json=as_json)
+        return
+    if as_json or tail:
+        raise UsageError("--json and --tail are of a trajectory", "Add --trajectory.")
+    folder = folder_of(home, run_id)
     if not follow and not folder.agent_log.is_file():
         raise UsageError(f"the run has no log: {folder.agent_log}", "Its agent was never started.")
     # The token goes when the run ends.
@@ -95,4 +110,4 @@ def _from(path: Path, position: int, *, is_last: bool) -> Iterator[bytes]:
 
 def register(app: typer.Typer) -> None:
     """Adds the command to `app`."""
-    app.command("logs", epilog="Example: harness logs latest --follow")(logs)
+    app.command("logs", epilog="Examples: harness logs latest --follow; harness logs --trajectory --tail 5")(logs)

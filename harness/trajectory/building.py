@@ -17,7 +17,7 @@ from harness.trajectory.atif import (
     Trajectory,
     TrajectoryAgent,
 )
-from harness.trajectory.lines import Tally
+from harness.trajectory.lines import MAX_LINES, Tally
 from harness.trajectory.values import MAX_NAME, JsonObject, clean, pruned, timestamp
 
 MAX_STEPS = 50_000
@@ -50,7 +50,7 @@ class Turn:
     extra: Extra = field(default_factory=dict)
     message: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
-    calls: list[ToolCall] = field(default_factory=list)
+    calls: dict[str, ToolCall] = field(default_factory=dict)
     results: list[ObservationResult] = field(default_factory=list)
     # Between the pieces of message and reasoning; nothing where they come as the model wrote them, token by token.
     joint: str = "\n\n"
@@ -68,11 +68,12 @@ class Turn:
     def call(self, call_id: str, name: str, arguments: JsonObject) -> None:
         """A tool call; one that is there already stays as it is."""
         call_id = clean(call_id)[:MAX_NAME] or f"call_{len(self.calls) + 1}"
-        if any(call.tool_call_id == call_id for call in self.calls):
+        if call_id in self.calls:
             return
         kept = pruned(arguments)
         if self.builder.has_room(OBJECT_COST + cost_of(kept)):
-            self.calls.append(ToolCall(tool_call_id=call_id, function_name=clean(name)[:MAX_NAME], arguments=kept))
+            name = clean(name)[:MAX_NAME]
+            self.calls[call_id] = ToolCall(tool_call_id=call_id, function_name=name, arguments=kept)
             self.builder.remember(call_id, self)
 
     def note(self, **facts: Any) -> None:
@@ -178,6 +179,9 @@ class Builder:
 
     def event(self, kind: str, value: JsonObject, at: Any = None, words: str = "") -> None:
         """Something that is no message: kept as it is, as a step of the system's."""
+        if len(self._turns) >= MAX_STEPS:
+            self.left_out += 1
+            return
         turn = self.turn("system", at)
         turn.note(event=kind[:MAX_NAME] or "?", value=value)
         turn.say(words)
@@ -199,6 +203,8 @@ class Builder:
         told = []
         if self.tally.broken:
             told.append(f"{self.tally.broken} of {self.tally.lines} lines could not be read")
+        if self.tally.is_cut:
+            told.append(f"the log has more lines than are read ({MAX_LINES:,})")
         if self.left_out:
             told.append(f"{self.left_out} things were left out: the log is larger than what is shown")
         return "; ".join(told) or None
@@ -222,7 +228,7 @@ def _step(number: int, turn: Turn) -> Step:
         model_name=turn.model if is_agent else None,
         message=turn.joint.join(turn.message),
         reasoning_content=turn.joint.join(turn.reasoning) or None if is_agent else None,
-        tool_calls=tuple(turn.calls) or None if is_agent else None,
+        tool_calls=tuple(turn.calls.values()) or None if is_agent else None,
         observation=Observation(results=tuple(turn.results)) if turn.results else None,
         metrics=turn.metrics if is_agent else None,
         extra=turn.extra or None,

@@ -20,6 +20,8 @@ from harness.trajectory.wire import chat, gemini, messages, responses
 from harness.trajectory.wire.base import Said
 
 CALLS_NAME, FOLDER_NAME = "calls.jsonl", "exchanges"
+# Of more calls in one answer those without ids are not told apart.
+MAX_PARALLEL = 100
 
 
 @dataclass(frozen=True)
@@ -124,9 +126,11 @@ class _Reader:
         if self.builder.caller(one.call_id) is not None or not one.tool:
             return one.call_id
         turn = self.builder.last()
-        answered = {result.source_call_id for result in turn.results} if turn else set()
-        open_calls = [call for call in turn.calls if call.tool_call_id not in answered] if turn else []
-        return next((call.tool_call_id for call in open_calls if call.function_name == one.tool), one.call_id)
+        if turn is None or len(turn.calls) > MAX_PARALLEL:
+            return one.call_id
+        answered = {result.source_call_id for result in turn.results}
+        open_calls = (call_id for call_id in turn.calls if call_id not in answered)
+        return next((call_id for call_id in open_calls if turn.calls[call_id].function_name == one.tool), one.call_id)
 
 
 def metrics_of(row: JsonObject) -> Metrics:

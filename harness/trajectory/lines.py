@@ -12,6 +12,8 @@ from harness.trajectory.values import JsonObject, parsed
 MAX_LINE = 4 * 2**20
 # A log that is one document is read whole.
 MAX_DOCUMENT = 32 * 2**20
+# An agent that says a word a line writes fewer; an empty line costs its writer one byte.
+MAX_LINES = 500_000
 CHUNK = 2**16
 
 
@@ -21,22 +23,24 @@ class Tally:
 
     lines: int = 0
     broken: int = 0
+    is_cut: bool = False
 
 
 def objects(file: BinaryIO, tally: Tally) -> Iterator[JsonObject]:
-    """The objects that the lines of `file` hold; empty lines are nothing."""
+    """The objects that the lines of `file` hold, as long as all files together have no more than MAX_LINES."""
     while line := file.readline(MAX_LINE):
+        if tally.lines >= MAX_LINES:
+            tally.is_cut = True
+            return
+        tally.lines += 1
         is_whole = line.endswith(b"\n") or len(line) < MAX_LINE
         if not is_whole:
             _skip_line(file)
-        if not line.strip():
-            continue
-        tally.lines += 1
         value = _object(line) if is_whole else None
-        if value is None:
-            tally.broken += 1
-        else:
+        if value is not None:
             yield value
+        elif line.strip():
+            tally.broken += 1
 
 
 def document(file: BinaryIO, tally: Tally) -> JsonObject:
@@ -55,6 +59,9 @@ def _skip_line(file: BinaryIO) -> None:
 
 
 def _object(raw: bytes) -> JsonObject | None:
+    # Agents print other words too.
+    if not raw.lstrip().startswith(b"{"):
+        return None
     try:
         value = parsed(raw)
     except ValueError:

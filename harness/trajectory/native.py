@@ -11,7 +11,7 @@ from harness.errors import UsageError
 from harness.trajectory.atif import Trajectory
 from harness.trajectory.building import Builder
 from harness.trajectory.files import opened
-from harness.trajectory.formats import claude, codex, gemini, mini_swe_agent, opencode, openhands
+from harness.trajectory.formats import claude, codex, gemini, mini_swe_agent, opencode, openhands, rdagent
 
 Reader = Callable[[BinaryIO, Builder], None]
 READERS: dict[str, Reader] = {
@@ -21,6 +21,7 @@ READERS: dict[str, Reader] = {
     "mini-swe-agent": mini_swe_agent.read,
     "opencode": opencode.read,
     "openhands": openhands.read,
+    "rdagent": rdagent.read,
 }
 
 
