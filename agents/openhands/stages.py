@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import shutil
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any, Protocol
 from grading import Grader, Refused
 from journal import Entry, Journal
 from limits import Limits
-from training import Training, command, newest_checkpoint, train
+from training import Training, checkpoints, command, newest, train
 from turns import analysis_turn, code_turn, fix_turn, is_done
 
 
@@ -104,12 +103,11 @@ class Pipeline:
         script = self.place.workspace / "code" / "train.py"
         if script.is_file():
             shutil.copyfile(script, folder / f"train_{number}.py")
-        # File systems keep coarser times than the clock.
-        began = time.time() - 1
-        limit_s = self._training_s()
+        output, limit_s = self.place.workspace / "output", self._training_s()
+        before = checkpoints(output)
         print(f"pipeline: training for {limit_s:.0f} s at most", flush=True)
         training = train(command(self.place.python, script, self.place.gpus), folder / f"train_{number}.log", limit_s)
-        return Attempt(training, newest_checkpoint(self.place.workspace / "output", began))
+        return Attempt(training, newest(checkpoints(output), before))
 
     def _submit(self, attempt: Attempt) -> tuple[Entry, dict[str, Any]]:
         number, outcome = self.journal.next_iteration, attempt.training.outcome()

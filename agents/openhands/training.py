@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 KILL_AFTER_S = 20.0
-WEIGHTS = "*.safetensors"
+REFUSED = (".bin", ".pt", ".pth", ".pkl", ".py")
 
 
 @dataclass(frozen=True)
@@ -64,15 +64,23 @@ def train(arguments: list[str], log: Path, limit_s: float) -> Training:
     return Training(exit_code, time.monotonic() - started, log)
 
 
-def newest_checkpoint(output: Path, since: float) -> Path | None:
-    """The folder below `output` with config and weights that was written last, if that was after `since` (Unix)."""
-    written = {
-        folder: max(path.stat().st_mtime for path in folder.iterdir() if path.is_file())
-        for folder in {path.parent for path in output.rglob(WEIGHTS)}
-        if (folder / "config.json").is_file()
-    }
-    recent = [folder for folder, at in written.items() if at >= since]
-    return max(recent, key=lambda folder: written[folder], default=None)
+def checkpoints(output: Path) -> dict[Path, int]:
+    """When each folder below `output` that can be a submission was last written, in nanoseconds.
+
+    That is a folder with config and weights, and without pickles: the grader refuses a trainer's own states.
+    """
+    found = {}
+    for folder in {path.parent for path in output.rglob("*.safetensors")}:
+        files = [path for path in folder.iterdir() if path.is_file()]
+        if (folder / "config.json") in files and not any(path.suffix in REFUSED for path in files):
+            found[folder] = max(path.stat().st_mtime_ns for path in files)
+    return found
+
+
+def newest(after: dict[Path, int], before: dict[Path, int]) -> Path | None:
+    """Of what has been written between two looks, what was written last."""
+    written = [folder for folder, at in after.items() if before.get(folder) != at]
+    return max(written, key=lambda folder: after[folder], default=None)
 
 
 def gpu_count(devices: Path = Path("/dev")) -> int:

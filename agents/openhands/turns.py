@@ -21,8 +21,8 @@ before what is said above. In this turn you write the training script `code/trai
   and submits the checkpoint below `output/` that was saved last. So do not train or submit yourself, and never wait.
 - Look around first: the task's files, the data, the base model, earlier scripts. Short checks of your code are welcome.
 - The script takes no arguments. It saves the model with its tokenizer to `output/iteration_{iteration:02d}`
-  (`save_pretrained`, safetensors, adapters merged). At the time limit it is stopped, and what it has saved by then is
-  submitted: let it look at the clock, and save in time.
+  (`save_pretrained`, safetensors, adapters merged; a trainer's own checkpoints are refused). At the time limit it is
+  stopped, and what it has saved by then is submitted: let it look at the clock, and save in time.
 - It prints what helps you to judge the training afterwards: sizes, losses, rewards. You see the end of its log.
 
 # What was done before
