@@ -93,6 +93,7 @@ bench: images ## Figures of docs/performance.md, measured here (minutes; keep th
 	@$(BIN)/python tests/bench/executor.py
 	@$(BIN)/python tests/bench/command_line.py
 	@$(BIN)/python tests/bench/gateway.py
+	@$(BIN)/python tests/bench/proxy.py
 
 fuzz: venv ## Headers of safetensors files made wrong in every way, for FUZZ_SECONDS (60) from FUZZ_SEED (the time)
 	@$(BIN)/python tests/fuzz/safetensors_header.py --seconds $(or $(FUZZ_SECONDS),60) --seed $(or $(FUZZ_SEED),$(shell date +%s))

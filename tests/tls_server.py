@@ -46,6 +46,7 @@ def _accept(listener: socket.socket, context: ssl.SSLContext, server: TlsServer)
     with suppress(OSError):
         while True:
             client, _ = listener.accept()
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             threading.Thread(target=_answer, args=(client, context, server), daemon=True).start()
 
 

@@ -35,7 +35,7 @@ def shown_network(facts: Facts) -> Facts:
 
 def _use(host: Facts) -> str:
     failed = f", {host['failed']} failed" if host["failed"] else ""
-    down, up = (f"{host[name] / 1e6:.1f} MB" for name in ("bytes_down", "bytes_up"))
+    down, up = (f"{host[name] / 1e6:.2f} MB" for name in ("bytes_down", "bytes_up"))
     return f"{host['host']}: {host['allowed']}{failed}, {down} down, {up} up"
 
 

@@ -42,7 +42,7 @@ def test_show_names_the_mark_the_hosts_and_what_went_through(recorded: Home, gra
     add_run(recorded, [*rows, *[connection(n, f"bad{n}.example", "refused") for n in range(20)]])
     out = output(capsys, "show", PLAN.run_id)
     assert "open-network, ranked apart: files.pythonhosted.org, pypi.org" in out
-    assert "pypi.org: 1, 1 failed, 2.0 MB down, 0.0 MB up" in out
+    assert "pypi.org: 1, 1 failed, 2.00 MB down, 0.00 MB up" in out
     assert "bad0.example 1, " in out
     assert "and 8 more (--json)" in out
     facts = json.loads(output(capsys, "show", PLAN.run_id, "--json"))
