@@ -8,8 +8,9 @@ from typing import cast
 
 import pytest
 
+from harness.domain.llm import ModelList
 from harness.domain.runs import EndedBy, Owner, Phase, Verdict
-from harness.errors import GraderUnavailable, Interrupted, UnknownRun, UsageError
+from harness.errors import GraderUnavailable, Interrupted, PrerequisiteError, UnknownRun, UsageError
 from harness.home import Home
 from harness.runner import launch as launch_module
 from harness.runner import trial as trial_module
@@ -17,7 +18,7 @@ from harness.runner.attempt import Attempt
 from harness.runner.hold import held
 from harness.runner.host import Host
 from harness.runner.launch import PLAN_FILE, Launcher
-from harness.runner.plan import draft
+from harness.runner.plan import RunDraft, draft
 from harness.runner.request import RunRequest
 from harness.settings import Settings
 from tests.run_fakes import RUN_ID, FakeGrader, FakeObjects, ago, make_plan
@@ -219,3 +220,68 @@ def test_a_request_that_is_refused_leaves_no_run(stage: Stage, home: Home, tmp_p
     with pytest.raises(UsageError, match="no Hugging Face model folder"):
         launcher.start(draft(request, settings))
     assert home.run_ids() == before
+
+
+class ProviderHost(FakeHost):
+    """A host whose provider answers as it is told; `asked` is what was prepared before."""
+
+    def __init__(self, stage: Stage, home: Home, tmp_path: Path, answer: ModelList) -> None:
+        super().__init__(home, stage.objects)
+        folder = tmp_path / "agents" / "caller"
+        folder.mkdir(parents=True)
+        (folder / "config.yaml").write_text("name: caller\nllm: openai\n")
+        (folder / "start.sh").write_text("true\n")
+        self.settings = Settings(home=home.path, root=ROOT, device="cpu").model_copy(
+            update={"agents_dir": folder.parent, "openai_api_base": "", "openai_api_key": None, "chat_model": ""}
+        )
+        self.answer = answer
+        self.asked: list[list[str]] = []
+
+    def ask_driver(self, plan_draft: RunDraft) -> ModelList:
+        self.asked.append([path.name for path in self.home.models.iterdir()])
+        return self.answer
+
+
+def provider_host(stage: Stage, home: Home, tmp_path: Path, **answer: object) -> ProviderHost:
+    found = ModelList.model_validate({"provider": "openai", "status": "ok", **answer})
+    return ProviderHost(stage, home, tmp_path, found)
+
+
+def test_a_run_is_refused_before_anything_is_prepared_where_its_llm_is(
+    stage: Stage, home: Home, tmp_path: Path
+) -> None:
+    host = provider_host(stage, home, tmp_path, status="key_refused", error="401: bad key")
+    before = home.run_ids()
+    request = RunRequest(agent="caller", task="arithmetic", llm_url="http://localhost:1")
+    with pytest.raises(PrerequisiteError, match="401: bad key"):
+        Launcher(cast(Host, host), lambda progress: None).start(draft(request, host.settings))
+    assert host.asked == [[]]
+    assert home.run_ids() == before
+    assert list(home.models.iterdir()) == []
+
+
+def test_without_a_key_the_providers_server_is_not_even_asked(stage: Stage, home: Home, tmp_path: Path) -> None:
+    host = provider_host(stage, home, tmp_path)
+    launcher = Launcher(cast(Host, host), lambda progress: None)
+    found = draft(RunRequest(agent="caller", task="arithmetic"), host.settings)
+    with pytest.raises(PrerequisiteError, match=r"no key for https://api\.openai\.com"):
+        launcher.start(found)
+    assert host.asked == []
+    host.require_product_images = lambda plan_draft: None
+    assert str(home.keys / "openai") in launcher.what_lacks(found)
+
+
+def test_a_model_that_is_not_listed_and_an_open_key_file_are_told(stage: Stage, home: Home, tmp_path: Path) -> None:
+    host = provider_host(stage, home, tmp_path, models=("gpt-x",))
+    said: list[str] = []
+    launcher = Launcher(cast(Host, host), lambda progress: said.append(progress.message))
+    (home.keys / "openai").write_text("sk-1")
+    (home.keys / "openai").chmod(0o644)
+    request = RunRequest(agent="caller", task="arithmetic", llm_url="http://localhost:1", llm_model="other")
+    found = draft(request, host.settings)
+    llm = launcher._driver(found)
+    assert llm is not None
+    assert (llm.model, llm.key_from) == ("other", str(home.keys / "openai"))
+    assert any("does not list other" in text for text in said)
+    assert any("chmod 600" in text for text in said)
+    assert "sk-1" not in llm.model_dump_json() + "".join(said)

@@ -6,7 +6,8 @@ import pytest
 
 from harness import catalog
 from harness.domain import specs
-from harness.domain.specs import DataRef, EvalMode, ModelRef, Protocol
+from harness.domain.llm import DriverLlm
+from harness.domain.specs import Continuation, DataRef, EvalMode, ModelRef, NetworkPolicy, Protocol
 from harness.errors import UsageError
 from harness.runner.plan import complete, draft
 from harness.runner.request import RunRequest
@@ -114,3 +115,54 @@ def test_scores_of_another_opencompass_are_not_reused(settings: Settings, monkey
     before = plan.task_protocol()
     monkeypatch.setattr(specs, "OPENCOMPASS_VERSION", "9.9.9")
     assert plan.task_protocol() != before
+
+
+def agent_folder(tmp_path: Path, config: str) -> Path:
+    folder = tmp_path / "agents" / "caller"
+    folder.mkdir(parents=True)
+    (folder / "config.yaml").write_text(f"name: caller\n{config}")
+    (folder / "start.sh").write_text("true\n")
+    return folder.parent
+
+
+def test_a_run_has_the_gateways_image_where_it_needs_a_gateway(settings: Settings, tmp_path: Path) -> None:
+    assert "gateway" not in draft(RunRequest(agent="noop", task="arithmetic"), settings).images
+    with_hosts = RunRequest(
+        agent="noop", task="arithmetic", network=NetworkPolicy.ALLOWLIST, allowed_hosts=("pypi.org",)
+    )
+    assert draft(with_hosts, settings).images["gateway"].startswith("harness-gateway:")
+    settings = settings.model_copy(update={"agents_dir": agent_folder(tmp_path, "llm: openai\n")})
+    found = draft(RunRequest(agent="caller", task="arithmetic"), settings)
+    assert found.images["gateway"].startswith("harness-gateway:")
+    assert found.llm is not None
+
+
+def test_a_policy_and_hosts_that_do_not_go_together_are_refused(settings: Settings) -> None:
+    for fields in ({"network": NetworkPolicy.ALLOWLIST}, {"allowed_hosts": ("pypi.org",)}):
+        with pytest.raises(UsageError):
+            draft(RunRequest(agent="noop", task="arithmetic").model_copy(update=fields), settings)
+
+
+def test_the_plan_says_what_drives_and_what_is_reached(settings: Settings, tmp_path: Path) -> None:
+    settings = settings.model_copy(update={"agents_dir": agent_folder(tmp_path, "llm: openai\n")})
+    request = RunRequest(
+        agent="caller",
+        task="arithmetic",
+        network=NetworkPolicy.ALLOWLIST,
+        allowed_hosts=("pypi.org",),
+        continue_min_left_s=600,
+    )
+    llm = DriverLlm(provider="openai", url="http://h/v1", model="m")
+    plan = complete(draft(request, settings), model(), data(), llm)
+    assert (plan.llm, plan.driver_model, plan.has_gateway) == (llm, "m", True)
+    assert (plan.network, plan.allowed_hosts) == (NetworkPolicy.ALLOWLIST, ("pypi.org",))
+    assert plan.continuation == Continuation(min_left_s=600)
+    alone = complete(draft(RunRequest(agent="noop", task="arithmetic"), settings), model(), data())
+    assert (alone.llm, alone.driver_model, alone.continuation, alone.has_gateway) == (None, None, None, False)
+
+
+def test_a_price_table_that_is_not_there_is_told_before_anything_is_started(settings: Settings, tmp_path: Path) -> None:
+    changes = {"agents_dir": agent_folder(tmp_path, "llm: openai\n"), "llm_prices": tmp_path / "none.yaml"}
+    with pytest.raises(UsageError, match="price table") as caught:
+        draft(RunRequest(agent="caller", task="arithmetic"), settings.model_copy(update=changes))
+    assert "HARNESS_LLM_PRICES" in caught.value.fix
