@@ -26,7 +26,10 @@ Bytes = Annotated[int, Field(ge=0)]
 
 
 class Connection(Numbered):
-    """One request of an agent to the proxy, and what went through: `up` from the agent, `down` to it."""
+    """One request of an agent to the proxy, and what went through: `up` from the agent, `down` to it.
+
+    Where it asked for no host that there could be, `host` is what it asked for, and `port` is 0.
+    """
 
     at: datetime
     host: str

@@ -111,9 +111,9 @@ class Proxy:
 
     def _allowed(self, head: Head, run: OpenRun, n_open: int) -> str:
         """The host that a run may be connected to now."""
-        limits, host = self._limits, head.target
+        limits, host, port = self._limits, head.target, 0
         try:
-            host = asked_for(head, limits.port)
+            host, port = asked_for(head, limits.port), limits.port
             if not is_covered(host, run.spec.allowed_hosts):
                 listed = ", ".join(run.spec.allowed_hosts) or "none"
                 raise ConnectRefusal(403, f"{host} is not allowed in this run", f"Allowed: {listed}.")
@@ -122,6 +122,6 @@ class Proxy:
             if not run.connections.has_room(limits.rows):
                 raise ConnectRefusal(429, f"this run has had {limits.rows} connections, and may have no more")
         except ConnectRefusal as refusal:
-            run.connections.refused(host, limits.port, refusal.what, limits.refusals)
+            run.connections.refused(host, port, refusal.what, limits.refusals)
             raise
         return host
