@@ -33,7 +33,7 @@ from harness.sandbox.watch import is_running
 CONFIG_FOLDER, STATE_FOLDER = "/etc/gateway", "/var/lib/gateway"
 CONFIG_NAME, KEY_NAME, PRICES_NAME = "gateway.yaml", "key", "prices.yaml"
 HOST_NAME = "host.docker.internal"
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_LOOPBACK = ("localhost", "127.0.0.1", "::1", "0.0.0.0")
 # Bodies of a run under way take up to 48 MiB, an answer that is not streamed 64.
 RESOURCES = Resources(memory_mb=512, pids=128)
 # Engines give containers the host's own settings: with them an agent's container could be a client of a router.
