@@ -79,7 +79,7 @@ class Proxy:
 
     async def _answer(self, client: socket.socket, address: str) -> None:
         # A connection that breaks, or a head that does not come in time, is nothing to talk about.
-        with closing(client), suppress(OSError, TimeoutError):
+        with closing(client), suppress(ConnectionError, TimeoutError):
             tuned(client)
             try:
                 async with asyncio.timeout(self._limits.head_s):
