@@ -72,11 +72,12 @@ class RunFolder:
 
     @property
     def trajectory(self) -> Path:
-        """The agent's native logs as they were, and what was read from them."""
+        """What the agent's own programs logged of its work."""
         return self.path / "trajectory"
 
     @property
     def native_logs(self) -> Path:
+        """Those logs as they were, under their paths below the workspace."""
         return self.trajectory / "native"
 
     @property
