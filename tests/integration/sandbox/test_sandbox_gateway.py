@@ -257,6 +257,7 @@ def test_an_agent_cannot_use_it_as_a_way_out(client: DockerClient, stage: Stage,
 
 TRY = """
 import fcntl, socket, struct
+from concurrent.futures import ThreadPoolExecutor
 def address(text):
     return struct.pack("=HH4s8x", socket.AF_INET, 0, socket.inet_aton(text))
 # SIOCADDRT: a default route by way of the gateway, as `ip route add` would set one.
@@ -268,18 +269,21 @@ try:
 except OSError as error:
     print("no route", error)
 source_route = bytes([137, 7, 4]) + socket.inet_aton("{via}") + bytes(1)
-for target in {outside}:
-    for port in {ports}:
-        for options in (b"", source_route):
-            with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as link:
-                link.settimeout(0.7)
-                try:
-                    if options:
-                        link.setsockopt(socket.IPPROTO_IP, socket.IP_OPTIONS, options)
-                    link.connect((target, port))
-                    print("REACHED", target, port, bool(options))
-                except OSError as error:
-                    print("no", target, port, bool(options), error)
+def attempt(target, port, options):
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as link:
+        link.settimeout(1)
+        try:
+            if options:
+                link.setsockopt(socket.IPPROTO_IP, socket.IP_OPTIONS, options)
+            link.connect((target, port))
+            print("REACHED", target, port, bool(options))
+        except OSError as error:
+            print("no", target, port, bool(options), error)
+with ThreadPoolExecutor(16) as pool:
+    for target in {outside}:
+        for port in {ports}:
+            for options in (b"", source_route):
+                pool.submit(attempt, target, port, options)
 """
 
 
