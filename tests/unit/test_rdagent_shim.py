@@ -5,6 +5,10 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -95,6 +99,57 @@ def test_a_rejection_has_no_reply_but_its_reason() -> None:
 
 def test_where_nothing_was_submitted_nothing_is_waited_for() -> None:
     assert GRADER.late_reply(1, lambda: [submission(1, "scored")], lambda seconds: None) is None
+
+
+@contextmanager
+def grader_that_says(*answers: tuple[int, dict[str, str], dict[str, Any]]) -> Iterator[str]:
+    waiting = list(answers)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            assert (self.path, json.loads(body)) == ("/submit?wait=false", {"model_path": "/workspace/output/v1"})
+            status, headers, answer = waiting.pop(0)
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(json.dumps(answer).encode())
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+REFUSED = {"error": "4 submissions in this hour", "error_class": "over_quota"}
+ACCEPTED = {"submission_id": 5, "status_url": "http://grader/submissions/5"}
+
+
+def test_the_quota_of_the_hour_is_waited_for() -> None:
+    pauses: list[float] = []
+    with grader_that_says((429, {"Retry-After": "600"}, REFUSED), (202, {}, ACCEPTED)) as url:
+        assert GRADER.submit(url, "/workspace/output/v1", pauses.append) == ACCEPTED
+    assert pauses == [600.0]
+
+
+def test_a_quota_for_which_waiting_does_not_help_ends_it() -> None:
+    with (
+        grader_that_says((429, {}, {**REFUSED, "error": "all 20 submissions are used"})) as url,
+        pytest.raises(GRADER.QuotaSpent, match="all 20 submissions are used"),
+    ):
+        GRADER.submit(url, "/workspace/output/v1")
+
+
+def test_another_refusal_is_an_answer() -> None:
+    told = {"error": "no weights", "error_class": "no_weights"}
+    with grader_that_says((422, {}, told)) as url:
+        assert GRADER.submit(url, "/workspace/output/v1") == told
 
 
 def test_only_one_module_needs_rd_agent() -> None:

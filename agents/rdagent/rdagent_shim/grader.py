@@ -1,9 +1,10 @@
-"""Answers of the grader that RD-Agent did not wait for: its own request ends after 600 s, the scoring does not."""
+"""What RD-Agent does not wait for: a score that takes longer than its request's 600 s, and a quota that is used up."""
 
 from __future__ import annotations
 
 import json
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,39 @@ from typing import Any
 FINAL_STATES = ("scored", "rejected", "failed")
 POLL_S = 10.0
 REQUEST_TIMEOUT_S = 60
+# A submission is answered when the checkpoint has been copied.
+COPY_TIMEOUT_S = 900
+
+
+class QuotaSpent(Exception):
+    """The run takes no more submissions, however long one waits."""
+
+
+def submit(url: str, model_path: str, pause: Callable[[float], None] = time.sleep) -> dict[str, Any]:
+    """Hands a checkpoint in as soon as the quota allows it; the grader's answer, which comes before the score.
+
+    Raises:
+        QuotaSpent: it never will.
+        OSError: the grader does not answer.
+    """
+    body = json.dumps({"model_path": model_path}).encode()
+    request = urllib.request.Request(f"{url}/submit?wait=false", body, {"Content-Type": "application/json"})
+    while True:
+        try:
+            with urllib.request.urlopen(request, timeout=COPY_TIMEOUT_S) as reply:
+                return _object(reply.read())
+        except urllib.error.HTTPError as error:
+            told = _object(error.read())
+            if told.get("error_class") != "over_quota":
+                return told
+            if "Retry-After" not in error.headers:
+                raise QuotaSpent(told["error"]) from error
+            pause(float(error.headers["Retry-After"]))
+
+
+def _object(raw: bytes) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(raw)
+    return value
 
 
 def submissions(url: str) -> list[dict[str, Any]]:

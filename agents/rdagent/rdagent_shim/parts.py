@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import litellm
@@ -11,9 +12,10 @@ from rdagent.core.experiment import Experiment, Task
 from rdagent.oai.backend.litellm import LiteLLMAPIBackend
 from rdagent.scenarios.rl.scen.scenario import RLPostTrainingScen
 from rdagent.scenarios.rl.train.runner import RLPostTrainingRunner
+from rdagent.utils.workflow.loop import LoopBase
 
 from rdagent_shim import record
-from rdagent_shim.grader import late_reply, submissions
+from rdagent_shim.grader import QuotaSpent, late_reply, submissions, submit
 from rdagent_shim.task import task_text, with_task
 
 # Of a gateway that takes no more calls of this run: the budget is spent, or the run is closed.
@@ -63,18 +65,39 @@ class GatewayBackend(LiteLLMAPIBackend):
 
 
 class PatientRunner(RLPostTrainingRunner):
-    """Upstream's training and submission, recorded; a score that takes longer than its request is waited for."""
+    """Upstream's training and submission, recorded; waits for late scores and the hour's quota, ends with the run's."""
 
     def develop(self, exp: Experiment) -> Experiment:
-        """The experiment with the result of its training and what the grader said."""
+        """The experiment with the result of its training and what the grader said.
+
+        Raises:
+            LoopTerminationError: no submission is left, so that no further round can be measured.
+        """
         url = os.environ["GRADING_SERVER_URL"]
         known = len(submissions(url))
         done = super().develop(exp)
-        if done.result.get("exit_code") == 0 and done.result.get("benchmark") is None:
-            done.result["benchmark"] = late_reply(known, lambda: submissions(url))
-        fields = {key: done.result.get(key) for key in ("exit_code", "running_time", "benchmark")}
-        _record("training", **fields, output=record.ends(done.result.get("stdout", "")))
+        result = done.result
+        try:
+            if result.get("exit_code") == 0:
+                result["benchmark"] = _patiently(url, known, result.get("benchmark"))
+        except QuotaSpent as error:
+            raise LoopBase.LoopTerminationError(str(error)) from error
+        finally:
+            fields = {key: result.get(key) for key in ("exit_code", "running_time", "benchmark")}
+            _record("training", **fields, output=record.ends(result.get("stdout", "")))
         return done
+
+
+def _patiently(url: str, known: int, told: dict[str, Any] | None) -> dict[str, Any] | None:
+    """What the grader says in the end, where upstream was `told` of no score; `known` submissions were there before."""
+    if told is not None and told.get("error_class") != "over_quota":
+        return told
+    if told is not None:
+        folder = RLPostTrainingRunner._find_latest_model(Path(os.environ["OUTPUT_DIR"]))
+        reply = submit(url, str(folder))
+        if "status_url" not in reply:
+            return reply
+    return late_reply(known, lambda: submissions(url))
 
 
 def _record(kind: str, **fields: Any) -> None:
