@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from harness.cli.render import without_escapes
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.progress import Progress as Bars
@@ -34,6 +36,7 @@ class ByteBar:
 
 
 def _short(what: str) -> str:
+    what = without_escapes(what)
     return what if len(what) <= MAX_WHAT else f"{what[: MAX_WHAT - 1]}…"
 
 

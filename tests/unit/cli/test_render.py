@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import unicodedata
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -175,3 +177,17 @@ def test_a_value_of_several_lines_cannot_pass_for_a_fact(capsys):
     lines = capsys.readouterr().out.split("\n")
     assert lines[0] == "state  no_submission"
     assert [line[:5] for line in lines[1:]] == ["why  ", *[" " * 5] * 4, ""]
+
+
+def test_what_is_printed_elsewhere_is_made_safe_there():
+    """`render` alone prints without another look; every other `print` of the command line has it in the call."""
+    folder, own = Path(render.__file__).parent, {"app.py": "__version__", "transfer.py": "path"}
+    unsafe = []
+    for path in folder.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print":
+                text = ast.unparse(node)
+                is_safe = "without_escapes(" in text or "shown(" in text or own.get(path.name, "(none)") in text
+                if path.name != "render.py" and not is_safe:
+                    unsafe.append(f"{path.name}: {text}")
+    assert unsafe == []
