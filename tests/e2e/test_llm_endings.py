@@ -6,6 +6,7 @@ All of them run at a time, a few in parallel, with an LLM that plays a script fo
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,7 +17,10 @@ from typing import Any
 import pytest
 from docker import DockerClient
 
+from harness.sandbox.compose import grader_container
+from harness.sandbox.containers import ZONE_GATEWAY, find_container
 from tests.e2e.live import Harness, left_behind
+from tests.e2e.mortal import MortalRun, soon
 from tests.e2e.provider import MODEL, Provider, Step, say
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
@@ -79,6 +83,11 @@ CASES = {
 }  # fmt: skip
 
 
+# For runs whose harness, gateway and grader die under them; what they ask for is a while of work.
+BROKEN = ("deaths", "stopped")
+LONG = (say(STUBBORN), *[say({"do": "nap", "seconds": 1})] * 12, say(END))
+
+
 @dataclass(frozen=True)
 class Ended:
     """A run that is over: what `harness run --json` printed, and its folder."""
@@ -94,7 +103,7 @@ class Ended:
 
 @pytest.fixture(scope="module")
 def provider() -> Iterator[Provider]:
-    found = Provider({name: case.script for name, case in CASES.items()})
+    found = Provider({**{name: case.script for name, case in CASES.items()}, **dict.fromkeys(BROKEN, LONG)})
     with found.serving():
         yield found
 
@@ -155,17 +164,20 @@ def is_alive(run_id: str) -> bool:
 @pytest.mark.parametrize("name", CASES)
 def test_calls_are_kept_and_secrets_are_not(endings: dict[str, Ended], harness: Harness, name: str) -> None:
     folder = endings[name].folder
-    lines = (folder / "llm" / "runs" / folder.name / "calls.jsonl").read_text().splitlines()
-    ended = [json.loads(line)["ended"] for line in lines if line.startswith('{"ended"')]
-    assert sorted(row["number"] for row in ended if "refused" not in row["detail"]) == [
-        row["number"]
-        for row in harness.rows(
-            f"select number from llm_call where run_id = '{folder.name}'"
-            " and json_extract(detail, '$.refused') is null order by number"
-        )
-    ]
+    assert recorded_numbers(harness, folder) == kept_numbers(folder)
     assert not {path.name for path in folder.iterdir()} & {".token", ".llm_token", "fs", "workspace.img"}
     assert not (harness.home.sockets / "runs" / folder.name).exists()
+
+
+def kept_numbers(folder: Path) -> list[int]:
+    """Numbers of the calls that the gateway wrote down."""
+    lines = (folder / "llm" / "runs" / folder.name / "calls.jsonl").read_text().splitlines()
+    return sorted(json.loads(line)["ended"]["number"] for line in lines if line.startswith('{"ended"'))
+
+
+def recorded_numbers(harness: Harness, folder: Path) -> list[int]:
+    rows = harness.rows(f"select number from llm_call where run_id = '{folder.name}' order by number")
+    return [row["number"] for row in rows]
 
 
 def test_a_storm_is_absorbed_before_the_agent_hears_of_it(endings: dict[str, Ended], provider: Provider) -> None:
@@ -208,3 +220,48 @@ def test_an_agent_that_ended_early_went_on(endings: dict[str, Ended], harness: H
     assert [(one["number"], one["exit_code"]) for one in details] == [(1, 3), (2, 0), (3, 0)]
     assert TIMEOUT_S > details[0]["left_s"] > details[2]["left_s"] > 60
     assert "called no LLM and submitted nothing" in ended.said
+
+
+@pytest.fixture
+def mortal(request: pytest.FixtureRequest, harness: Harness, engine: DockerClient, provider: Provider) -> MortalRun:
+    """A run that has made its first calls, and has them in the record."""
+    llm = ("--llm", provider.url(request.param), "--llm-model", MODEL)
+    run = MortalRun(harness, engine, "--timeout", str(TIMEOUT_S), *llm, agent="driven")
+    soon(lambda: calls_of(run) >= 3, "the first calls in the record")
+    return run
+
+
+def calls_of(run: MortalRun) -> int:
+    return len(run.rows("select number from llm_call where run_id = ?", run.run_id))
+
+
+@pytest.mark.parametrize("mortal", ["deaths"], indirect=True)
+def test_calls_are_recorded_once_whoever_dies(mortal: MortalRun, harness: Harness, engine: DockerClient) -> None:
+    mortal.kill()
+    gateway, grader = (
+        find_container(engine, harness.home, mortal.run_id, ZONE_GATEWAY),
+        grader_container(engine, harness.home),
+    )
+    assert gateway is not None
+    assert grader is not None
+    engine.api.kill(gateway)
+    before = calls_of(mortal)
+    mortal.resume()
+    soon(lambda: calls_of(mortal) > before + 1, "calls through the gateway that was started again")
+    engine.api.kill(grader.container_id)
+    facts = mortal.conclude()
+    assert (facts["verdict"], facts["ended_by"]) == ("no_submission", "finished"), (facts["detail"], mortal.words)
+    numbers = recorded_numbers(harness, mortal.folder.path)
+    assert numbers == kept_numbers(mortal.folder.path)
+    assert len(numbers) == len(set(numbers)) >= len(LONG)
+
+
+@pytest.mark.parametrize("mortal", ["stopped"], indirect=True)
+def test_a_stopped_run_goes_on_with_what_its_llm_has_cost(mortal: MortalRun, harness: Harness) -> None:
+    assert mortal.send(signal.SIGTERM) == 130
+    before = calls_of(mortal)
+    mortal.resume()
+    facts = mortal.conclude()
+    assert (facts["verdict"], facts["ended_by"]) == ("no_submission", "finished"), (facts["detail"], mortal.words)
+    assert facts["llm"]["calls"] > before >= 3
+    assert recorded_numbers(harness, mortal.folder.path) == kept_numbers(mortal.folder.path)

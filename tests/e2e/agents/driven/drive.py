@@ -73,6 +73,9 @@ class Driven:
         """So many bytes in the next prompt."""
         self.said = "x" * int(order["bytes"])
 
+    def nap(self, order: dict[str, Any]) -> None:
+        time.sleep(float(order["seconds"]))
+
     def patience(self, order: dict[str, Any]) -> None:
         self.timeout_s = float(order["seconds"])
 
