@@ -28,7 +28,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 # The provider's own trouble; other refusals are of what an agent has sent.
 PROVIDERS_OWN = (429, 500, 502, 503, 504, 529)
 # The least that clients wait for the head of a stream before they give up.
-SILENT_S = 30.0
+SILENT_S = 60.0
 STOPPED = "the provider gives this run no more answers"
 
 

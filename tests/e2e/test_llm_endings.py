@@ -49,7 +49,7 @@ class Case:
 CASES = {
     # The longest first.
     "time_out": Case(
-        (say({"do": "patience", "seconds": 32}), Step(hang_s=60)), "infra_void", "infrastructure", "in time", calls=2
+        (say({"do": "patience", "seconds": 62}), Step(hang_s=90)), "infra_void", "infrastructure", "in time", calls=2
     ),
     "continued": Case(
         (say({"do": "end", "code": 3}), say(SUBMIT), say({"do": "end_for_good"})),
