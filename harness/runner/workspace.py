@@ -44,7 +44,8 @@ def lay_out(plan: RunPlan, home: Home, uid: int, gid: int) -> None:
         _furnish(plan, folder, uid, gid)
     except OSError as error:
         what = f"the workspace of {plan.run_id} cannot be made ready: {error.strerror}"
-        if Attempt.load(folder).number == 1:
+        attempt = Attempt.load(folder)
+        if attempt.number == 1 and not attempt.continuation:
             raise InfrastructureError(what, "Free disk space under the home.") from error
         raise WorkspaceSpoiled(what, "Its agent has left no room for the folders that every run has.") from error
 
