@@ -22,6 +22,9 @@ def main() -> int:
         print(f"openhands-free: the LLM failed: {error}", file=sys.stderr, flush=True)
         return 1
     print(f"openhands-free: {session.status}", flush=True)
+    # A training that still runs in the agent's terminal would end with it.
+    if not session.is_command_running:
+        session.close()
     return 0 if session.status == "finished" else 2
 
 
@@ -38,5 +41,5 @@ def _beginning() -> tuple[uuid.UUID, str]:
 if __name__ == "__main__":
     code = main()
     sys.stdout.flush()
-    # No orderly end: it would close the agent's terminal, and with it a training that still runs there.
+    # No orderly end: it would close a terminal that was left open.
     os._exit(code)

@@ -13,7 +13,7 @@ from openhands.sdk import LLM, Agent, Conversation, Event, Tool
 from openhands.sdk.context.condenser import default_condenser
 from openhands.sdk.conversation.exceptions import ConversationRunError
 from openhands.sdk.conversation.response_utils import get_agent_final_response
-from openhands.sdk.event import SystemPromptEvent
+from openhands.sdk.event import ObservationEvent, SystemPromptEvent
 from openhands.tools.file_editor import FileEditorTool
 from openhands.tools.task_tracker import TaskTrackerTool
 from openhands.tools.terminal import TerminalTool
@@ -71,6 +71,14 @@ class Session:
     def status(self) -> str:
         """`finished`, or how else the last turn ended: `error` (out of steps), `stuck`."""
         return str(self.conversation.state.execution_status.value)
+
+    @property
+    def is_command_running(self) -> bool:
+        """Whether the agent was given its turn back while its last command ran on."""
+        for event in reversed(list(self.conversation.state.events)):
+            if isinstance(event, ObservationEvent) and event.tool_name == TerminalTool.name:
+                return getattr(event.observation, "exit_code", None) == -1
+        return False
 
     def close(self) -> None:
         """Ends the agent's terminal and what runs in it; the conversation can be taken up again."""
