@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,20 +47,25 @@ def main() -> int:
     """Prints what each provider says; 0 whatever that is, an error's exit code where the configuration is unfit."""
     parser = argparse.ArgumentParser(prog="harness.gateway.probe", description=__doc__)
     parser.add_argument("--config", default=Path("/etc/gateway/gateway.yaml"), type=Path)
+    parser.add_argument("--model", action="append", default=[], help="looked up by itself where no list has it")
     options = parser.parse_args()
     logger.remove()
     logger.add(sys.stderr, format="{message}", diagnose=False, backtrace=False)
     try:
         for provider, upstream in load_config(options.config).upstreams.items():
-            sys.stdout.write(ask(provider, upstream).model_dump_json() + "\n")
+            sys.stdout.write(ask(provider, upstream, options.model).model_dump_json() + "\n")
     except HarnessError as error:
         logger.error("{}", error)
         return error.exit_code
     return 0
 
 
-def ask(provider: Provider, upstream: Upstream) -> ModelList:
-    """What a provider says. Raises: PrerequisiteError: its key is not where it should be."""
+def ask(provider: Provider, upstream: Upstream, names: Sequence[str] = ()) -> ModelList:
+    """What a provider says, and which of `names` it knows besides: lists leave out the short names of dated models.
+
+    Raises:
+        PrerequisiteError: its key is not where it should be.
+    """
     key = upstream.key().get_secret_value()
     headers = {"accept": "application/json", "accept-encoding": "identity", "user-agent": USER_AGENT}
     headers |= {**HEADERS.get(provider, {}), **(PROTOCOLS[provider].credentials(key) if key else {})}
@@ -68,16 +73,26 @@ def ask(provider: Provider, upstream: Upstream) -> ModelList:
     timeout = httpx.Timeout(SILENCE_S, connect=CONNECT_S)
     try:
         # As the gateway itself: nothing from the environment, and no redirect, could lead the key elsewhere.
-        with (
-            httpx.Client(timeout=timeout, trust_env=False, verify=authorities()) as client,
-            client.stream("GET", url, params=QUERIES.get(provider), headers=headers) as response,
-        ):
-            return _understood(provider, response.status_code, _bounded(response), key)
+        with httpx.Client(headers=headers, timeout=timeout, trust_env=False, verify=authorities()) as client:
+            found = _understood(provider, *_got(client, url, QUERIES.get(provider)), key)
+            if found.status != "ok":
+                return found
+            more = [name for name in names if name not in found.models and _is_known(client, url, name)]
+            return found.model_copy(update={"models": (*found.models, *more)})
     except (httpx.ConnectError, httpx.ConnectTimeout) as error:
         return ModelList(provider=provider, status="unreachable", error=_words(str(error).encode(), key))
     except (httpx.HTTPError, httpx.InvalidURL, Unbounded) as error:
         words = _words(f"{type(error).__name__}: {error}".encode(), key)
         return ModelList(provider=provider, status="failed", error=words)
+
+
+def _got(client: httpx.Client, url: str, params: Mapping[str, str] | None = None) -> tuple[int, bytes]:
+    with client.stream("GET", url, params=params) as response:
+        return response.status_code, _bounded(response)
+
+
+def _is_known(client: httpx.Client, url: str, name: str) -> bool:
+    return is_model_name(name) and _got(client, f"{url}/{name}")[0] == 200
 
 
 def _bounded(response: httpx.Response) -> bytes:
@@ -114,9 +129,14 @@ def models_in(answer: Mapping[str, Any]) -> tuple[str, ...]:
             continue
         name = row.get("id", row.get("name"))
         name = name.removeprefix("models/") if isinstance(name, str) else ""
-        if MODEL.fullmatch(name) and ".." not in name:
+        if is_model_name(name):
             names[name] = None
     return tuple(names)
+
+
+def is_model_name(text: str) -> bool:
+    """Whether `text` can be a model's name, also as the end of a path."""
+    return MODEL.fullmatch(text) is not None and ".." not in text
 
 
 def _words(content: bytes, key: str) -> str:

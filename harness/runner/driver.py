@@ -151,6 +151,9 @@ def _require_answer(driver: DriverDraft, answer: ModelList) -> None:
 
 def _model(driver: DriverDraft, answer: ModelList) -> str:
     listed = next((name for name in driver.names if name in answer.models), "")
+    if driver.unlisted and not listed and driver.is_public and answer.status == "ok":
+        # Its list is whole, and the name was looked up by itself too: an agent would only run into the same answer.
+        raise UsageError(f"{driver.url} knows no model {driver.unlisted}", f"It has {_some(answer)}.")
     if listed or driver.unlisted:
         return listed or driver.unlisted
     if len(answer.models) == 1:
@@ -160,8 +163,12 @@ def _model(driver: DriverDraft, answer: ModelList) -> str:
             f"the LLM at {driver.url} has no list of models ({answer.error})",
             "Name one with --llm-model; or the URL is not the whole one, most end in /v1.",
         )
-    some = ", ".join(answer.models[:SHOWN_MODELS]) + (", ..." if len(answer.models) > SHOWN_MODELS else "")
-    raise UsageError(f"which model of {driver.url} drives the agent?", f"Give --llm-model, one of: {some or 'none'}.")
+    raise UsageError(f"which model of {driver.url} drives the agent?", f"Give --llm-model, one of: {_some(answer)}.")
+
+
+def _some(answer: ModelList) -> str:
+    names = ", ".join(answer.models[:SHOWN_MODELS]) or "none"
+    return f"{names}, ..." if len(answer.models) > SHOWN_MODELS else names
 
 
 def _refuse_options(request: RunRequest, agent: Agent) -> None:

@@ -192,7 +192,7 @@ class Host:
         spec = GatewaySpec(
             run_id=draft.run_id, owner=current_owner(), image=draft.images[ZONE_GATEWAY], upstream=upstream
         )
-        return ask_provider(self.client, self.home, spec)
+        return ask_provider(self.client, self.home, spec, draft.llm.names)
 
     def objects(self, plan: RunPlan, token: str) -> RunObjects:
         """The objects of one run on this machine."""

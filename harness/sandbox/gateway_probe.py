@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from docker import DockerClient
 from pydantic import ValidationError
 
@@ -25,12 +27,15 @@ from harness.sandbox.hardening import bind, service_user
 from harness.sandbox.watch import wait_exit
 
 ZONE_PROBE = "gateway-probe"
+_COMMAND = ("python", "-m", "harness.gateway.probe", "--config", f"{CONFIG_FOLDER}/{CONFIG_NAME}")
 # The question has half a minute; the rest is for a slow engine.
 TIMEOUT_S = 90.0
 
 
-def ask_provider(client: DockerClient, home: Home, spec: GatewaySpec) -> ModelList:
-    """What the provider of `spec` says to the question which models it has, asked from where a gateway would be.
+def ask_provider(client: DockerClient, home: Home, spec: GatewaySpec, names: Sequence[str] = ()) -> ModelList:
+    """What the provider of `spec` says to the question which models it has, and `names` among them.
+
+    It is asked from where a gateway would be.
 
     Raises:
         InfrastructureError: it could not be asked.
@@ -46,7 +51,7 @@ def ask_provider(client: DockerClient, home: Home, spec: GatewaySpec) -> ModelLi
             reply = client.api.create_container(
                 spec.image,
                 **container_basics(environment),
-                command=["python", "-m", "harness.gateway.probe", "--config", f"{CONFIG_FOLDER}/{CONFIG_NAME}"],
+                command=[*_COMMAND, *(f"--model={name}" for name in names)],
                 user=f"{uid}:{gid}",
                 labels=labels(home.label, spec.run_id, ZONE_PROBE, spec.owner),
                 host_config=outward_host_config(client, outside, mounts),

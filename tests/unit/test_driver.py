@@ -175,7 +175,7 @@ def test_a_key_does_not_cross_the_internet_in_clear_text(tmp_path: Path, url: st
 def test_the_model_is_the_first_that_is_named_and_there(
     tmp_path: Path, named: str | None, chat: str, own: str | None, listed: tuple[str, ...], model: str
 ) -> None:
-    settings = set_to(tmp_path, chat_model=chat)
+    settings = set_to(tmp_path, chat_model=chat, openai_api_base="https://mine/v1")
     found = settled(drafted(settings, agent("openai", model=own), llm_model=named), says(*listed))
     assert found.model == model
     assert is_unlisted(found, says(*listed)) is (model not in listed)
@@ -221,3 +221,10 @@ def test_budget_and_tools_are_the_requests(settings: Settings) -> None:
     draft = drafted(settings, agent("openai"), llm_model="m", llm_budget=budget, llm_tools=("web_search",))
     found = settled(draft, says("m"))
     assert (found.budget, found.tools, found.provider) == (budget, ("web_search",), "openai")
+
+
+def test_a_name_that_the_providers_own_server_does_not_know_is_a_slip(settings: Settings) -> None:
+    draft = drafted(settings, agent("openai"), llm_model="gtp-5")
+    with pytest.raises(UsageError, match="knows no model gtp-5") as caught:
+        settled(draft, says("gpt-5", "o3"))
+    assert "gpt-5, o3" in caught.value.fix

@@ -167,3 +167,12 @@ def test_only_what_can_be_a_name_is_a_model() -> None:
     assert models_in({"data": "none"}) == ()
     assert models_in({}) == ()
     assert len(models_in({"data": [{"id": f"m{n}"} for n in range(9000)]})) == probe.MAX_MODELS
+
+
+def test_a_name_that_no_list_has_is_looked_up(key_file: Path) -> None:
+    with serving(body={"data": [{"id": "long-2026-01-01"}]}) as server:
+        upstream = Upstream(url=server.url, key_file=key_file)
+        found = ask("openai", upstream, ("long-2026-01-01", "long", "org/name", "../secret", "a b"))
+        assert found.models == ("long-2026-01-01", "long", "org/name")
+        assert [path for path, _ in server.asked] == ["/models", "/models/long", "/models/org/name"]
+        assert all(headers["authorization"] == f"Bearer {KEY}" for _, headers in server.asked)
