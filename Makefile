@@ -5,7 +5,7 @@
 #   YES=1 make demo                            the same without the question before packages are installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv images demo run grader ui test test-unit test-integration test-e2e test-slow test-opencompass test-vllm-cpu bench fuzz check format docs clean
+.PHONY: help setup venv images demo run grader ui test test-unit test-integration test-e2e test-slow test-agents test-opencompass test-vllm-cpu bench fuzz check format docs clean
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
@@ -74,6 +74,9 @@ test-e2e: images ## End-to-end tests
 
 test-slow: images ## What is too heavy for the fixed tier
 	@$(PYTEST) -m slow $(TEST_OPTIONS)
+
+test-agents: images ## Every agent with an LLM, driven by a scripted one to its scores (builds their images)
+	@$(PYTEST) tests/agents -m agents $(TEST_OPTIONS)
 
 test-opencompass: images ## eval_mode opencompass against OpenCompass itself (builds its image: minutes, 1.1 GB)
 	@$(HARNESS) images opencompass

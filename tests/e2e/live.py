@@ -7,8 +7,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +70,7 @@ class Harness:
     home: Home
     folder: Path
     agents: Path
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -81,6 +82,7 @@ class Harness:
             "HARNESS_AGENTS_DIR": str(self.agents),
             "HARNESS_NETWORK_RANGE": NETWORK_RANGE,
             "PYTHONPATH": str(ROOT),
+            **self.settings,
         }
 
     def call(self, *words: str, timeout_s: float = COMMAND_TIMEOUT_S) -> subprocess.CompletedProcess[str]:

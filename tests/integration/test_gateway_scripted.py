@@ -1,14 +1,7 @@
-"""The gateway against a scripted LLM that speaks all four protocols: what it says it used is what is metered.
-
-`SCRIPTED_LLM` names its file; without it the one beside the checkout is taken, if there is one.
-"""
+"""The gateway against a scripted LLM that speaks all four protocols: what it says it used is what is metered."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,11 +9,10 @@ from typing import Any
 import httpx
 import pytest
 from gateway_process import GatewayProcess
-from grader_process import free_port
-from served import ROOT, wait_until
+from scripted_llm import needs_scripted_llm, scripted_llm
+from served import wait_until
 
-SCRIPTED = Path(os.environ.get("SCRIPTED_LLM", ROOT.parent / "shared" / "tools" / "scripted_llm.py"))
-pytestmark = pytest.mark.skipif(not SCRIPTED.is_file(), reason=f"no scripted LLM at {SCRIPTED}: set SCRIPTED_LLM")
+pytestmark = needs_scripted_llm
 
 STEPS = [
     {"say": "First.", "run": "echo 1", "usage": {"input": 1201, "output": 45, "cached": 67}},
@@ -36,26 +28,8 @@ SCRIPTS = {
 
 @pytest.fixture(scope="module")
 def scripted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder, port = tmp_path_factory.mktemp("scripted"), free_port()
-    (folder / "scripts.json").write_text(json.dumps(SCRIPTS))
-    command = [sys.executable, str(SCRIPTED), "--port", str(port), "--scripts", str(folder / "scripts.json")]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    url = f"http://127.0.0.1:{port}"
-
-    def answers() -> bool:
-        assert process.poll() is None, (folder / "log").read_text()
-        try:
-            return httpx.get(f"{url}/health", trust_env=False).status_code == 200
-        except httpx.TransportError:
-            return False
-
-    try:
-        wait_until(answers, 30)
+    with scripted_llm(tmp_path_factory.mktemp("scripted"), SCRIPTS) as url:
         yield url
-    finally:
-        process.terminate()
-        process.wait(20)
 
 
 @pytest.fixture
