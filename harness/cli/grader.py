@@ -46,7 +46,7 @@ def require_images(host: Host, tags: dict[str, str]) -> None:
 def down(
     force: Annotated[bool, typer.Option("--force", help="Also while runs are active: their scoring waits.")] = False,
 ) -> None:
-    """Stop the grader, and remove the gateways' way out; the record stays and can be read."""
+    """Stop the grader; the record stays and can be read."""
     from harness.runner.grader_client import GraderClient
     from harness.sandbox.compose import compose_down
     from harness.sandbox.egress import remove_egress
