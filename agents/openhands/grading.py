@@ -23,6 +23,10 @@ class Refused(Exception):
     """The server does not take the submission; the message is its reason, as JSON."""
 
 
+class Spent(Refused):
+    """The run's submissions are used up, at least until its end."""
+
+
 class Grader:
     """One run's grading server. `sleep` is what waits; no wait goes beyond the run's end."""
 
@@ -38,6 +42,7 @@ class Grader:
 
         Raises:
             Refused: it was not taken, or its evaluation outlasts the run.
+            Spent: and no other will be.
         """
         number = self._submit(model_path)
         while True:
@@ -60,8 +65,10 @@ class Grader:
                 if error.code == 409:  # the same weights are there already
                     return int(json.loads(reason)["submission_id"])
                 pause_s = _pause_s(error)
-                if error.code not in PASSING or pause_s is None or pause_s >= self.remaining_s():
+                if error.code not in PASSING:
                     raise Refused(reason) from error
+                if pause_s is None or pause_s >= self.remaining_s():
+                    raise (Spent if error.code == 429 else Refused)(reason) from error
             except OSError:
                 pause_s = PAUSE_S  # a lost answer: if the submission was taken, the next try is a 409
             self.sleep(pause_s)

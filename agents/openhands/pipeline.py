@@ -49,8 +49,8 @@ def _iterate(pipeline: Pipeline) -> str:
             return "the time is nearly up"
         print(f"pipeline: iteration {pipeline.journal.next_iteration}", flush=True)
         try:
-            if not pipeline.iterate():
-                return "the agent says that it is done"
+            if reason := pipeline.iterate():
+                return reason
             failures = 0
         except LlmFailed as error:
             failures += 1

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from grading import Grader, Refused
+from grading import Grader, Refused, Spent
 from journal import Entry, Journal
 from limits import Limits
 from training import Training, checkpoints, command, newest, train
@@ -59,8 +59,8 @@ class Pipeline:
         self.place, self.limits, self.grader, self.journal = place, limits, grader, journal
         self.open_session = open_session
 
-    def iterate(self) -> bool:
-        """One iteration, kept in the journal; whether the agent wants another.
+    def iterate(self) -> str | None:
+        """One iteration, kept in the journal; why it was the last, if it was.
 
         Raises:
             LlmFailed: the LLM gave no answer; what has been scored by then is in the journal.
@@ -71,11 +71,14 @@ class Pipeline:
             attempt = self._train(session)
             entry, reply = self._submit(attempt)
             print(f"pipeline: {entry.line()}", flush=True)
+            if reply is None:
+                self.journal.add(entry)
+                return "no further submission is possible"
             return self._analyse(session, entry, reply, attempt.training)
         finally:
             session.close()
 
-    def _analyse(self, session: Speaker, entry: Entry, reply: dict[str, Any], training: Training) -> bool:
+    def _analyse(self, session: Speaker, entry: Entry, reply: dict[str, Any], training: Training) -> str | None:
         remaining_s, analysis = self.grader.remaining_s(), ""
         try:
             if self.limits.has_time_for_another(remaining_s):
@@ -83,7 +86,7 @@ class Pipeline:
                 analysis = session.say(analysis_turn(entry, reply, log, remaining_s))
         finally:
             self.journal.add(Entry(**{**vars(entry), "analysis": analysis}))
-        return not is_done(analysis)
+        return "the agent says that it is done" if is_done(analysis) else None
 
     def _train(self, session: Speaker) -> Attempt:
         """Runs the script, and again after each correction, until it leaves a checkpoint or the tries are used up."""
@@ -109,13 +112,16 @@ class Pipeline:
         training = train(command(self.place.python, script, self.place.gpus), folder / f"train_{number}.log", limit_s)
         return Attempt(training, newest(checkpoints(output), before))
 
-    def _submit(self, attempt: Attempt) -> tuple[Entry, dict[str, Any]]:
+    def _submit(self, attempt: Attempt) -> tuple[Entry, dict[str, Any] | None]:
+        """What the grader said, nothing where it takes no more."""
         number, outcome = self.journal.next_iteration, attempt.training.outcome()
         if attempt.checkpoint is None:
             return Entry(number, outcome, trouble=attempt.trouble), {"error": attempt.trouble}
         path = str(attempt.checkpoint.relative_to(self.place.workspace))
         try:
             reply = self.grader.score(path)
+        except Spent as error:
+            return Entry(number, outcome, path, trouble=str(error)), None
         except Refused as error:
             reply = {"score": None, "error": str(error)}
         return Entry(number, outcome, path, reply["score"], reply.get("error")), reply

@@ -92,8 +92,22 @@ def _written(name: str, text: str) -> str:
     return f'mkdir -p "$WORKSPACE/code"\ncat > "$WORKSPACE/code/{name}" << \'END\'\n{textwrap.dedent(text)}END\n'
 
 
+def staged_script() -> Script:
+    """For `openhands`: in each iteration the agent writes a script, ends its turn, and then judges what came of it."""
+    # Other items in each iteration: equal weights would be one checkpoint.
+    training = TRAINING.replace("[:16]", "[16 * len(os.listdir('pipeline')) :][:16]")
+    return metered(
+        [
+            {"say": "I write a training script.", "run": _written("train.py", training)},
+            {"say": "I look around.", "run": LOOK},
+            {"tool": "finish", "args": {"message": "The script is written."}},
+            {"tool": "finish", "args": {"message": "The loss fell; the next iteration takes other items."}},
+        ]
+    )
+
+
 # Agent -> what its LLM says, where that is not `free_script`.
-OTHER_SCRIPTS: Mapping[str, Script] = {}
+OTHER_SCRIPTS: Mapping[str, Script] = {"openhands": staged_script()}
 
 
 def script_of(agent_id: str) -> Script:

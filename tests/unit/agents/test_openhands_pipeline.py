@@ -149,7 +149,7 @@ def test_an_iteration_writes_trains_submits_and_analyses(case: Case) -> None:
     case.server.takes(1, 42.0)
     agent = Agent([case.writes(SAVES), lambda: "It worked.\n\nCONTINUE"])
     pipeline = case.pipeline(agent)
-    assert pipeline.iterate() is True
+    assert pipeline.iterate() is None
     assert case.server.asked == ["output/v1"]
     written, analysed = agent.heard
     assert "Teach it sums." in written
@@ -182,7 +182,7 @@ def test_a_script_that_saves_nothing_goes_back_too(case: Case) -> None:
 def test_after_the_last_correction_the_iteration_ends_without_a_score(case: Case) -> None:
     agent = Agent([case.writes("1/0"), case.writes("1/0"), case.writes("1/0"), lambda: "hopeless\nDONE"])
     pipeline = case.pipeline(agent)
-    assert pipeline.iterate() is False
+    assert pipeline.iterate() == "the agent says that it is done"
     assert case.server.asked == []
     assert pipeline.journal.entries[0].score is None
     assert "ZeroDivisionError" in agent.heard[-1]
@@ -203,6 +203,14 @@ def test_what_was_saved_before_the_time_limit_is_submitted(case: Case, monkeypat
     (entry,) = pipeline.journal.entries
     assert "stopped at its time limit" in entry.training
     assert entry.score == 7.0
+
+
+def test_a_run_without_submissions_left_is_over(case: Case) -> None:
+    case.server.submit.append((429, {"Retry-After": "3500"}, {"error": "over quota"}))
+    pipeline = case.pipeline(agent := Agent([case.writes(SAVES)]))
+    assert pipeline.iterate() == "no further submission is possible"
+    assert "over quota" in pipeline.journal.entries[0].trouble
+    assert agent.is_closed
 
 
 def test_near_the_end_nothing_is_corrected_or_analysed(case: Case) -> None:
