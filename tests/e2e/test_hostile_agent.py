@@ -450,7 +450,7 @@ def test_the_flood_itself_is_graded(siege: Siege) -> None:
 
 def test_an_agent_that_stops_its_timer_is_ended_by_the_harness(siege: Siege, harness: Harness) -> None:
     report, facts = siege.immortal.report, siege.immortal.facts
-    assert report["stopped"] == "timeout"
+    assert "timeout" in report["stopped"]
     late = [one for one in report["met"] if one["remaining"] <= 0]
     assert len(late) > 3, "it did not outlive its deadline: nothing was shown"
     assert {one["status"] for one in late} == {410}
@@ -469,7 +469,8 @@ def assert_scored(answer: Report) -> None:
 
 
 def test_nothing_of_the_runs_is_left(siege: Siege, engine: DockerClient, harness: Harness) -> None:
-    left = [name for name in left_behind(engine, harness.home) if "grader" not in name and "core" not in name]
+    shared = ("grader", "core", "egress")
+    left = [name for name in left_behind(engine, harness.home) if not any(word in name for word in shared)]
     assert left == []
     for outcome in (siege.hostile, siege.flood, siege.immortal, siege.bystander):
         names = {path.name for path in outcome.folder.iterdir()}

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from fakes import Hold
 from grader_case import OWNER, AgentSide, Case
+from samples import llm_call
 from served import wait_until
 
 from harness.domain.admin import (
@@ -19,9 +20,11 @@ from harness.domain.admin import (
     StartClock,
 )
 from harness.domain.base import now_utc
+from harness.domain.llm import LlmCalls
 from harness.domain.runs import EndedBy, Phase, Verdict
 from harness.errors import EvaluationFailed
 from harness.store.export import export_run
+from harness.store.records_llm import llm_spend_of
 from harness.store.records_runs import list_events
 
 
@@ -89,6 +92,16 @@ def test_events_and_samples_are_kept(case: Case, agent: AgentSide):
     sample = ResourceSampleIn(cpu_pct=1, memory_mb=1, disk_mb=1, pids=1)
     case.admin.post(f"/runs/{agent.run_id}/samples", sample.model_dump_json())
     assert [event.kind for event in list_events(case.db, agent.run_id)] == ["oom"]
+
+
+def test_llm_calls_are_kept_once_also_of_a_closed_run(case: Case, agent: AgentSide):
+    calls = LlmCalls(calls=(llm_call(1, agent.run_id), llm_call(2, agent.run_id)))
+    case.admin.post(f"/runs/{agent.run_id}/llm-calls", calls.model_dump_json())
+    finish(case, agent)
+    close(case, agent)
+    calls = LlmCalls(calls=(*calls.calls, llm_call(3, agent.run_id)))
+    case.admin.post(f"/runs/{agent.run_id}/llm-calls", calls.model_dump_json())
+    assert llm_spend_of(case.db, agent.run_id).calls == 3
 
 
 def test_a_run_closed_while_it_is_scored_wakes_who_waits(case: Case, agent: AgentSide):
