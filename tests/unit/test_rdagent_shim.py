@@ -106,10 +106,16 @@ def grader_that_says(*answers: tuple[int, dict[str, str], dict[str, Any]]) -> It
     waiting = list(answers)
 
     class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            assert self.path == "/time"
+            self.answer(200, {}, {"remaining": 900.0})
+
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             assert (self.path, json.loads(body)) == ("/submit?wait=false", {"model_path": "/workspace/output/v1"})
-            status, headers, answer = waiting.pop(0)
+            self.answer(*waiting.pop(0))
+
+        def answer(self, status: int, headers: dict[str, str], answer: dict[str, Any]) -> None:
             self.send_response(status)
             for name, value in headers.items():
                 self.send_header(name, value)
@@ -138,10 +144,11 @@ def test_the_quota_of_the_hour_is_waited_for() -> None:
     assert pauses == [600.0]
 
 
-def test_a_quota_for_which_waiting_does_not_help_ends_it() -> None:
+@pytest.mark.parametrize("headers", [{}, {"Retry-After": "900"}])
+def test_a_quota_for_which_waiting_does_not_help_ends_it(headers: dict[str, str]) -> None:
     with (
-        grader_that_says((429, {}, {**REFUSED, "error": "all 20 submissions are used"})) as url,
-        pytest.raises(GRADER.QuotaSpent, match="all 20 submissions are used"),
+        grader_that_says((429, headers, REFUSED)) as url,
+        pytest.raises(GRADER.QuotaSpent, match="4 submissions in this hour"),
     ):
         GRADER.submit(url, "/workspace/output/v1")
 

@@ -17,7 +17,7 @@ COPY_TIMEOUT_S = 900
 
 
 class QuotaSpent(Exception):
-    """The run takes no more submissions, however long one waits."""
+    """The run takes no more submissions in the time that is left."""
 
 
 def submit(url: str, model_path: str, pause: Callable[[float], None] = time.sleep) -> dict[str, Any]:
@@ -37,9 +37,15 @@ def submit(url: str, model_path: str, pause: Callable[[float], None] = time.slee
             told = _object(error.read())
             if told.get("error_class") != "over_quota":
                 return told
-            if "Retry-After" not in error.headers:
+            waiting_s = float(error.headers.get("Retry-After", "inf"))
+            if waiting_s >= _remaining_s(url):
                 raise QuotaSpent(told["error"]) from error
-            pause(float(error.headers["Retry-After"]))
+            pause(waiting_s)
+
+
+def _remaining_s(url: str) -> float:
+    with urllib.request.urlopen(f"{url}/time", timeout=REQUEST_TIMEOUT_S) as reply:
+        return float(_object(reply.read())["remaining"])
 
 
 def _object(raw: bytes) -> dict[str, Any]:

@@ -71,7 +71,7 @@ class PatientRunner(RLPostTrainingRunner):
         """The experiment with the result of its training and what the grader said.
 
         Raises:
-            LoopTerminationError: no submission is left, so that no further round can be measured.
+            LoopTerminationError: no further submission is possible, so that no further round could be measured.
         """
         url = os.environ["GRADING_SERVER_URL"]
         known = len(submissions(url))
