@@ -13,7 +13,7 @@ from docker import DockerClient
 from scripted_llm import SCRIPTED, scripted_llm
 
 from harness.home import Home
-from tests.agents.scripts import KEY, script_of
+from tests.agents.scripts import KEY, name_of, script_of
 from tests.e2e.conftest import engine, home
 from tests.e2e.live import ROOT, Harness
 
@@ -38,13 +38,13 @@ class Llm:
     def options(self, agent_id: str, provider: str) -> tuple[str, ...]:
         """Of `harness run`."""
         version = "/v1" if provider == "openai" else ""
-        url = f"{self.origin.replace('127.0.0.1', 'localhost')}/s/{agent_id}{version}"
+        url = f"{self.origin.replace('127.0.0.1', 'localhost')}/s/{name_of(agent_id)}{version}"
         return ("--llm", url, "--llm-model", MODEL, "--llm-key-file", str(self.key_file))
 
     def reported(self, agent_id: str) -> dict[str, int]:
         """What it told this agent that it has used, all calls together."""
         requests = httpx.get(f"{self.origin}/_log", trust_env=False).json()
-        steps = [entry["step"] for entry in requests if entry.get("script") == agent_id and "step" in entry]
+        steps = [entry["step"] for entry in requests if entry.get("script") == name_of(agent_id) and "step" in entry]
         script = script_of(agent_id)
         # A call without tools plays no step: it gets a short text.
         said = [script[step]["usage"] if step >= 0 else {"input": 100, "output": 20, "cached": 0} for step in steps]
@@ -62,7 +62,7 @@ def llm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Llm]:
     (folder / "key").write_text(KEY + "\n")
     (folder / "key").chmod(0o600)
     # On all addresses: gateways are in containers.
-    with scripted_llm(folder, {agent_id: script_of(agent_id) for agent_id in AGENTS}, "0.0.0.0") as origin:
+    with scripted_llm(folder, {name_of(agent_id): script_of(agent_id) for agent_id in AGENTS}, "0.0.0.0") as origin:
         yield Llm(origin, folder / "key")
 
 

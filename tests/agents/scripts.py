@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 from collections.abc import Mapping
 from typing import Any
@@ -67,6 +68,30 @@ all() { cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2> /dev/null | tr '\\0' '\
 """
 LOOKED = rb"looked: key in (\d+) files and (\d+) processes, token in (\d+)"
 
+# One `main.py` of RD-Agent: it trains, looks around, and saves last.
+ROUND = f"""\
+import json, os, subprocess
+from pathlib import Path
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+outputs = Path(os.environ["OUTPUT_DIR"])
+number = 1 + len(list(outputs.glob("v*")))
+torch.manual_seed(number)
+torch.set_num_threads(1)
+source = os.environ["MODEL_PATH"]
+model, tokenizer = AutoModelForCausalLM.from_pretrained(source), AutoTokenizer.from_pretrained(source)
+lines = (Path(os.environ["DATA_PATH"]) / "train.jsonl").read_text().splitlines()[:16]
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4 * number)
+for item in map(json.loads, lines):
+    ids = tokenizer(item["question"] + item["answer"], return_tensors="pt").input_ids
+    model(input_ids=ids, labels=ids).loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print(subprocess.run(["bash", "-c", {LOOK!r}], capture_output=True, text=True).stdout)
+model.save_pretrained(outputs / f"v{{number}}", safe_serialization=True)
+"""
+
 
 def free_script() -> Script:
     """For agents that decide by themselves what to do, with a shell."""
@@ -106,9 +131,26 @@ def staged_script() -> Script:
     )
 
 
+def round_script() -> Script:
+    """For `rdagent`, which asks for one thing at a time; each question ends with words of upstream's prompts."""
+    hypothesis = {"hypothesis": "A few steps of SFT", "reason": "quick", "algorithm": "SFT", "is_formal_training": True}
+    feedback = {"decision": True, "reason": "It has a score.", "suggestions": "Another seed."}
+    answers = {
+        "请生成下一轮实验假设": json.dumps(hypothesis),
+        "请根据数据格式和假设": f"```python\n{ROUND}\n```",
+        "请分析实验结果并给出反馈": json.dumps(feedback),
+    }
+    return metered([{"match": asked, "say": answer} for asked, answer in answers.items()])
+
+
 # Agent -> what its LLM says, where that is not `free_script`.
-OTHER_SCRIPTS: Mapping[str, Script] = {"openhands": staged_script()}
+OTHER_SCRIPTS: Mapping[str, Script] = {"openhands": staged_script(), "rdagent": round_script()}
 
 
 def script_of(agent_id: str) -> Script:
     return OTHER_SCRIPTS.get(agent_id) or free_script()
+
+
+def name_of(agent_id: str) -> str:
+    """What its script is called: the scripted LLM plays those without tools by their names."""
+    return f"text-{agent_id}" if "match" in script_of(agent_id)[0] else agent_id
