@@ -34,8 +34,9 @@ for site in "$@"; do
     [ -d "$site" ] || fail "$site is no folder" "name a folder of Python packages"
     path=$(realpath "$site")
     path=${path#/}
-    echo "/$packages/$number" >> "$stage/base-packages.pth"
-    arguments="$arguments --transform=s|^$path|$packages/$number|S $path"
+    # The name `site-packages` matters: dill, and with it `datasets`, takes modules elsewhere for the user's own and pickles them whole.
+    echo "/$packages/$number/site-packages" >> "$stage/base-packages.pth"
+    arguments="$arguments --transform=s|^$path|$packages/$number/site-packages|S $path"
     for pattern in ${EXCLUDE:-}; do arguments="--exclude=$path/$pattern $arguments"; done
     number=$((number + 1))
 done
