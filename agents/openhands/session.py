@@ -24,6 +24,8 @@ TRAJECTORY = Path(os.environ["TRAJECTORY_DIR"]) / "openhands.jsonl"
 # A command without output for this long gives the agent its turn back, and runs on.
 QUIET_S = 120
 SHOWN_CHARACTERS = 600
+# Who looks after a training repeats himself, and is not going round in circles: 4 and 6 times would be enough for that.
+REPEATS = {"action_observation": 100, "alternating_pattern": 100}
 
 # What it does is printed event by event; of prices the gateway knows.
 logging.disable(logging.INFO)
@@ -50,6 +52,7 @@ class Session:
             conversation_id=conversation_id,
             callbacks=[_record],
             max_iteration_per_run=max_steps,
+            stuck_detection_thresholds=REPEATS,
             visualizer=None,
             delete_on_close=False,
         )

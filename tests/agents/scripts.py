@@ -147,10 +147,15 @@ def round_script() -> Script:
 OTHER_SCRIPTS: Mapping[str, Script] = {"openhands": staged_script(), "rdagent": round_script()}
 
 
+# Their terminal takes one command at a time, of whatever length.
+ONE_AT_A_TIME = ("openhands", "openhands-free")
+
+
+def grouped(script: Script) -> Script:
+    """The same steps, all commands of one together in braces."""
+    return [{**step, "run": f"{{\n{step['run']}\n}}"} if "run" in step else step for step in script]
+
+
 def script_of(agent_id: str) -> Script:
-    return OTHER_SCRIPTS.get(agent_id) or free_script()
-
-
-def name_of(agent_id: str) -> str:
-    """What its script is called: the scripted LLM plays those without tools by their names."""
-    return f"text-{agent_id}" if "match" in script_of(agent_id)[0] else agent_id
+    script = OTHER_SCRIPTS.get(agent_id) or free_script()
+    return grouped(script) if agent_id in ONE_AT_A_TIME else script
