@@ -159,3 +159,8 @@ def grouped(script: Script) -> Script:
 def script_of(agent_id: str) -> Script:
     script = OTHER_SCRIPTS.get(agent_id) or free_script()
     return grouped(script) if agent_id in ONE_AT_A_TIME else script
+
+
+def name_of(agent_id: str) -> str:
+    """What its script is called: the scripted LLM plays those without tools by their names."""
+    return f"text-{agent_id}" if "match" in script_of(agent_id)[0] else agent_id
