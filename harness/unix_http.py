@@ -70,7 +70,10 @@ class UnixHttp:
         return bytes(body)
 
     def _unavailable(self, why: str) -> ServiceUnavailable:
-        return ServiceUnavailable(f"the {self.service} service {why}", f"See the log of the {self.service} container.")
+        return ServiceUnavailable(
+            f"the {self.service} service {why}",
+            "See the log of its container; of one that has gone, services.log in the run's folder.",
+        )
 
 
 def encode(value: Any) -> bytes:

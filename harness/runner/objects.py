@@ -39,6 +39,7 @@ from harness.sandbox.disk import Quota, QuotaMode
 from harness.sandbox.engine import EngineInfo
 from harness.sandbox.gpus import gpu_use
 from harness.sandbox.hardening import Isolation, agent_user
+from harness.sandbox.last_words import last_words
 from harness.sandbox.log_stream import LogStream
 from harness.sandbox.networks import RunNetwork, attach_grader, create_run_network, find_run_network
 from harness.sandbox.owner import current_owner
@@ -59,7 +60,7 @@ STOP_GRACE_S = 10
 WATCH_EVERY_S = 5.0
 # A container whose own timer ended it did so within this of the deadline.
 DEADLINE_SLACK = timedelta(seconds=1)
-ENGINE_FILE = "engine.json"
+ENGINE_FILE, SERVICES_LOG = "engine.json", "services.log"
 SERVICE_ZONES = (ZONE_INFERENCE, ZONE_SCORER)
 # Brings SQLAlchemy with it: imported while Docker makes the container, which takes as long.
 RECORD_MODULE = "harness.runner.record"
@@ -268,7 +269,15 @@ class RunObjects:
 
     def stop_services(self) -> None:
         """Ends the run's services; they may be gone."""
+        self._keep_last_words()
         stop_services(self._client, self._home, self._plan.run_id)
+
+    def _keep_last_words(self) -> None:
+        """Of services that ended by themselves, before their containers go."""
+        words = last_words(self._client, self._home, self._plan.run_id)
+        if words:
+            with (self.folder.path / SERVICES_LOG).open("a", encoding="utf-8") as log:
+                log.write(words)
 
     def sample(self) -> ResourceSampleIn | None:
         """What the agent uses now; None where that cannot be read."""
@@ -316,6 +325,7 @@ class RunObjects:
             self._log.stop()
         if self._gateway is not None:
             self._gateway.stop()
+        self._keep_last_words()
         reaper.remove_run_objects(self._client, self._home, self._plan.run_id)
         if not keep_workspace:
             self.folder.llm_token.unlink(missing_ok=True)

@@ -278,6 +278,7 @@ def test_the_queue_goes_on_after_deaths_of_grader_and_engine(
     assert run.answer(waiting)["body"]["submission_id"] == 5
     run.assert_scored_once(5, attempts=2)
     assert run.container("inference") != engine_container
+    assert "== inference ended at" in (run.folder.path / "services.log").read_text()
     # And the scorer, alone.
     with run.being_scored(6) as waiting:
         engine.api.kill(run.await_container("scorer"))
