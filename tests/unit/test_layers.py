@@ -48,6 +48,7 @@ OWNERS = {
     "torch": {"inference"},
     "transformers": {"inference"},
     "scipy": {"statistics"},
+    "matplotlib": {"report"},
     "opencompass": {"scorer"},
     "mmengine": {"scorer"},
     "datasets": {"scorer"},
