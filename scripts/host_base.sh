@@ -36,7 +36,7 @@ for site in "$@"; do
     path=${path#/}
     # The name `site-packages` matters: dill, and with it `datasets`, takes modules elsewhere for the user's own and pickles them whole.
     echo "/$packages/$number/site-packages" >> "$stage/base-packages.pth"
-    arguments="$arguments --transform=s|^$path|$packages/$number/site-packages|S $path"
+    arguments="$arguments --transform=s,^$path(/|\$),$packages/$number/site-packages\1,xS $path"
     for pattern in ${EXCLUDE:-}; do arguments="--exclude=$path/$pattern $arguments"; done
     number=$((number + 1))
 done
