@@ -30,7 +30,10 @@ from harness.gateway.settlement import Account, Tape, note_refusal
 from harness.gateway.upstream import Request, passed_headers
 
 MAX_USER_AGENT = 120
-LARGE_BYTES = 2**20
+# No digits in it: some agents take those for a status to retry on.
+NO_MORE_CALLS = "this run has had all the calls that it may have"
+# Longer ones are read in a thread; one at a time, for what they become is many times as large.
+LARGE_BYTES = 2**17
 
 
 class Provided:
@@ -74,6 +77,7 @@ class AgentApp:
         self._client = client
         self._open: defaultdict[str, set[asyncio.Task[None]]] = defaultdict(set)
         self._rooms: defaultdict[str, Room] = defaultdict(lambda: Room(provided.limits.run_bodies_bytes))
+        self._reads_large = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -124,12 +128,12 @@ class AgentApp:
                 raw = await read_body(receive, take, limits.body_bytes, limits.body_s)
                 body = unpacked(raw, headers.get("content-encoding", "").lower(), limits.body_bytes)
                 take(max(0, len(body) - len(raw)))
-                checked = (route, body, run, self._provided.prices)
-                # A large body takes long to read; in a thread the calls of others go on meanwhile.
-                is_large = len(body) > LARGE_BYTES
-                prepared = await asyncio.to_thread(prepare, *checked) if is_large else prepare(*checked)
+                prepared = await self._prepared(route, body, run)
+                take(max(0, len(prepared.body) - len(body)))
                 request = self._request(prepared, caller.scope)
-                del raw, body, checked
+                del raw, body
+                if not run.journal.has_room(limits.rows):
+                    raise LlmRefusal(402, "budget_exceeded", NO_MORE_CALLS)
                 await run.ledger.admit(prepared.hold, limits.turn_s)
             except LlmRefusal as refusal:
                 note_refusal(run, route.path, refusal.status, str(refusal), limits.refusals)
@@ -138,6 +142,13 @@ class AgentApp:
             tape = Tape(limits.exchange_bytes)
             account = Account(run, prepared, caller.token, agent, tape, run.journal.number())
             await self._carry(account, request, receive, send)
+
+    async def _prepared(self, route: Route, body: bytes, run: OpenRun) -> Prepared:
+        if len(body) <= LARGE_BYTES:
+            return prepare(route, body, run, self._provided.prices)
+        # It takes long; meanwhile the calls of others go on.
+        async with self._reads_large:
+            return await asyncio.to_thread(prepare, route, body, run, self._provided.prices)
 
     async def _carry(self, account: Account, request: Request, receive: Receive, send: Send) -> None:
         provided, run_id = self._provided, account.run.spec.run_id
@@ -157,8 +168,10 @@ class AgentApp:
 
     def _request(self, prepared: Prepared, scope: Scope) -> Request:
         protocol, parameters = prepared.route.protocol, parameters_of(scope)
-        if prepared.route.is_stream and parameters.get("alt") != "sse":
-            raise LlmRefusal(400, "invalid_request_error", "streams of this gateway are server-sent events: ?alt=sse")
+        # Gemini answers in other forms too (`alt=proto`): what they tell of usage would not be read.
+        form = parameters.get("alt", "json")
+        if form != ("sse" if prepared.route.is_stream else "json"):
+            raise LlmRefusal(400, "invalid_request_error", "answers are JSON, and streams server-sent events: ?alt=sse")
         return Request(
             protocol,
             self._provided.url_of(prepared.route),

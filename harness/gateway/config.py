@@ -75,6 +75,7 @@ class Limits(Frozen):
     exchange_bytes: Bytes = Field(4 * MIB, description="kept of a request, and of an answer")
     exchanges_bytes: Bytes = Field(512 * MIB, description="kept of all exchanges of a run, compressed")
     refusals: int = Field(1000, ge=0, description="refused calls of one run that get a row")
+    rows: int = Field(50_000, ge=1, description="calls of one run in all: each has its line, row and exchange")
 
 
 class ProxyLimits(Frozen):

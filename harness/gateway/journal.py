@@ -23,20 +23,24 @@ class Journal:
         Raises:
             InfrastructureError: the file is damaged other than by a kill.
         """
-        left = self._lines.take_up()
+        used: LlmUsage | None = None
+
+        def add(row: LlmCall) -> None:
+            nonlocal used
+            used = added(used or LlmUsage(run_id=row.run_id, is_open=True), row)
+
+        left = self._lines.take_up(add)
         self._next = left.last_number + 1
-        rows = left.ended
         for row in left.open.values():
             fate = {"ended": "gateway_died", "given_up": "the gateway died", "is_estimate": True}
             lost = row.model_copy(update={"detail": {**row.detail, **fate}})
             self.ended(lost)
-            rows.append(lost)
-        if not rows:
-            return None
-        used = LlmUsage(run_id=rows[0].run_id, is_open=True)
-        for row in rows:
-            used = added(used, row)
+            add(lost)
         return used
+
+    def has_room(self, limit: int) -> bool:
+        """Whether one more call can be written down."""
+        return self._next <= limit
 
     def number(self) -> int:
         """A number for a call, used once."""

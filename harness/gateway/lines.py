@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -24,9 +24,8 @@ R = TypeVar("R", bound=Numbered)
 
 @dataclass
 class Left(Generic[R]):
-    """What an earlier process wrote: what has ended, in the order of its end, and what it left open."""
+    """What an earlier process left open, and the last number that it gave."""
 
-    ended: list[R] = field(default_factory=list)
     open: dict[int, R] = field(default_factory=dict)
     last_number: int = 0
 
@@ -38,8 +37,10 @@ class Lines(Generic[R]):
         self._path = path
         self._model = model
 
-    def take_up(self) -> Left[R]:
-        """What is there; the last line is whole afterwards, so that a later one does not stick to a torn one.
+    def take_up(self, ended: Callable[[R], None]) -> Left[R]:
+        """What is there, `ended` being told each row that has ended, in the order of its end.
+
+        The last line is whole afterwards, so that a later one does not stick to a torn one.
 
         Raises:
             InfrastructureError: the file is damaged other than by a kill.
@@ -51,7 +52,7 @@ class Lines(Generic[R]):
                 left.open[row.number] = row
             else:
                 left.open.pop(row.number, None)
-                left.ended.append(row)
+                ended(row)
         self._end_torn_line()
         return left
 
@@ -76,12 +77,14 @@ class Lines(Generic[R]):
             file.write(json.dumps({kind: row.model_dump(mode="json")}, separators=(",", ":")).encode() + b"\n")
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
-        """Every line that is not empty, with its number."""
+        """Every line that is not empty, with its number; one at a time, as how many there are is up to an agent."""
         try:
-            text = self._path.read_bytes()
+            file = self._path.open("rb")
         except FileNotFoundError:
             return
-        yield from ((number, line) for number, line in enumerate(text.split(b"\n"), start=1) if line.strip())
+        with file:
+            lines = (line.removesuffix(b"\n") for line in file)
+            yield from ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
 
     def _read(self, lines: Iterable[tuple[int, bytes]]) -> Iterator[tuple[str, R]]:
         """What whole lines say; a torn one is passed over, wherever a later start has gone on behind it."""

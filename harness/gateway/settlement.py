@@ -66,7 +66,11 @@ class Account:
     def begin(self) -> None:
         """Writes down what the call may come to, before it goes out."""
         hold = self.prepared.hold
-        detail = {"is_billed": hold.is_billed, "is_listed": self.prepared.is_listed}
+        detail = {
+            "is_billed": hold.is_billed,
+            "is_listed": self.prepared.is_listed,
+            "request_bytes": len(self.prepared.body),
+        }
         row = self._row(Usage(output_tokens=hold.tokens), hold.usd, detail)
         self.run.journal.begun(row)
 

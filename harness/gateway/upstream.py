@@ -21,7 +21,11 @@ from harness.gateway.sse import json_object
 MAX_ERROR_BYTES = 256 * 2**10
 BACK_HEADERS = ("content-type", "retry-after", "retry-after-ms", "request-id", "x-request-id", "x-should-retry")
 # Betas that open what the body's check closes, and those that are priced otherwise.
-CLOSED_BETAS = re.compile(r"mcp-|files-api|code-execution|web-fetch|web-search|skills|message-batches|context-1m|fast-")
+CLOSED_BETAS = re.compile(
+    r"oauth-|mcp-|files-api|code-execution|web-fetch|web-search|skills|message-batches|context-1m|fast-"
+)
+# What an answer may be: of another form its usage could not be read.
+ANSWER_FORMS = re.compile(r"(?:(?:application/json|text/event-stream|\*/\*)(?:; *[a-z]+=[\w.-]+)*(?: *, *|$))+")
 HEADER_VALUE = re.compile(r"[\x20-\x7e]{1,2000}")
 USER_AGENT = "posttrain-harness-gateway"
 
@@ -70,7 +74,8 @@ def passed_headers(protocol: Protocol, headers: Iterable[tuple[str, str]], key: 
         if not HEADER_VALUE.fullmatch(value):
             continue
         if name == "accept":
-            passed[name] = value
+            if ANSWER_FORMS.fullmatch(value):
+                passed[name] = value
         elif name in protocol.headers:
             betas = [beta.strip() for beta in value.split(",")]
             kept = ",".join(beta for beta in betas if beta and not CLOSED_BETAS.search(beta))

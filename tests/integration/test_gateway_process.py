@@ -444,6 +444,14 @@ def test_many_at_a_time_cannot_overrun_a_budget(gateway: GatewayProcess) -> None
     assert usage.cost_usd == pytest.approx(3 * 0.03494)
 
 
+@pytest.mark.parametrize("path", ["generateContent?alt=proto", "generateContent?alt=sse", "streamGenerateContent"])
+def test_answers_that_could_not_be_metered_are_refused(gateway: GatewayProcess, run: str, path: str) -> None:
+    _, body = body_of("gemini")
+    with gateway.client(TOKEN + run) as client:
+        assert client.post(f"/v1beta/models/ok:{path}", json=body).status_code == 400
+        assert client.post("/v1beta/models/ok:generateContent?alt=json", json=body).status_code == 200
+
+
 def test_admin_refuses_what_cannot_be_meant(gateway: GatewayProcess, run: str) -> None:
     assert gateway.admin.request("POST", "/runs", 5).status == 400
     assert gateway.admin.request("GET", "/runs/never/usage", 5).status == 404
@@ -490,6 +498,47 @@ def test_a_provider_that_is_not_there_costs_nothing(tmp_path: Path) -> None:
         assert call(process, "").status_code == 502
         assert process.calls()[0].detail["given_up"] == "the provider cannot be reached"
         assert process.usage().cost_usd == 0
+    finally:
+        process.end()
+
+
+def peak_mib(process: GatewayProcess) -> float:
+    """The most memory that the process has had."""
+    assert process.process is not None
+    status = Path(f"/proc/{process.process.pid}/status").read_text()
+    return next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmHWM"))
+
+
+def test_bodies_that_become_large_do_not_fill_its_memory(provider: Upstream, tmp_path: Path) -> None:
+    """A million names of four bytes a character, which also grow on their way: a gateway has 512 MB."""
+    process = GatewayProcess(tmp_path / "g", provider.url)
+    process.start()
+    try:
+        process.open_run()
+        names = ",".join(f'"\U0001f600{number:06}":""' for number in range(990_000))
+        raw = f'{{"model":"ok","store":true,"messages":[],"metadata":{{{names}}}}}'.encode()
+
+        def one(_number: int) -> int:
+            with process.client(timeout_s=60) as client:
+                return client.post(CHAT, content=raw).status_code
+
+        with ThreadPoolExecutor(6) as pool:
+            assert set(pool.map(one, range(6))) <= {200, 503}
+        assert peak_mib(process) < 450
+    finally:
+        process.end()
+
+
+def test_a_run_has_so_many_calls_and_no_more(provider: Upstream, tmp_path: Path) -> None:
+    """Also of those that cost nothing: each is a line, a row and a file."""
+    process = GatewayProcess(tmp_path / "g", provider.url, rows=3)
+    process.start()
+    try:
+        process.open_run()
+        assert [call(process, "").status_code for _ in range(5)] == [200, 200, 200, 402, 402]
+        reply = call(process, "")
+        assert reply.json()["error"]["message"] == "this run has had all the calls that it may have"
+        assert [row.detail.get("refused") is None for row in process.calls()][:4] == [True, True, True, False]
     finally:
         process.end()
 

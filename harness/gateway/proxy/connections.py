@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime
 from pathlib import Path
 
@@ -27,14 +28,19 @@ class ConnectionLog:
         Raises:
             InfrastructureError: the file is damaged.
         """
-        left = self._lines.take_up()
+        counts = Counter[ConnectionVerdict]()
+
+        def add(row: Connection) -> None:
+            counts[row.verdict] += 1
+
+        left = self._lines.take_up(add)
         self._next = left.last_number + 1
         for row in left.open.values():
             lost = row.model_copy(update={"reason": "the gateway died"})
             self._lines.ended(lost)
-            left.ended.append(lost)
-        self._refused = sum(row.verdict == "refused" for row in left.ended)
-        self._allowed = len(left.ended) - self._refused
+            add(lost)
+        self._refused = counts["refused"]
+        self._allowed = counts.total() - self._refused
 
     def has_room(self, limit: int) -> bool:
         """Whether one more connection can be written down."""

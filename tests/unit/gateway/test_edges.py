@@ -164,6 +164,21 @@ def test_only_listed_headers_pass() -> None:
     assert "authorization" not in passed_headers(CHAT, given, "")
 
 
+@pytest.mark.parametrize(
+    ("value", "is_passed"),
+    [
+        ("*/*", True),
+        ("application/json", True),
+        ("application/json; q=0.9, text/event-stream", True),
+        ("application/x-protobuf", False),
+        ("application/json, application/x-protobuf", False),
+        ("*/*, " * 300 + "x", False),
+    ],
+)
+def test_a_form_of_answer_that_could_not_be_metered_is_not_asked_for(value: str, is_passed: bool) -> None:
+    assert ("accept" in passed_headers(CHAT, [("accept", value)], "")) is is_passed
+
+
 def test_many_parameters_are_none() -> None:
     assert parameters_of({"query_string": b"alt=sse&key=a"}) == {"alt": "sse", "key": "a"}
     assert parameters_of({"query_string": b"&".join(b"a=b" for _ in range(5000))}) == {}

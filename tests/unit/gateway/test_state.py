@@ -62,6 +62,8 @@ def test_what_a_kill_left_open_is_settled_as_it_was_held(tmp_path: Path) -> None
     again = Journal(tmp_path).take_up()
     assert again == used
     assert rows_of(tmp_path)[0].detail["ended"] == "gateway_died"
+    assert later.has_room(3)
+    assert not later.has_room(2)
 
 
 def test_a_file_cut_at_any_byte_is_taken_up(tmp_path: Path) -> None:
