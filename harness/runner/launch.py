@@ -132,6 +132,7 @@ class Launcher:
 
         Raises:
             UsageError: it has ended, or another harness drives it.
+            PrerequisiteError: the key of its LLM is gone, or its server is away; a stopped run stays as it was.
             Interrupted: a person stopped it.
         """
         folder = self._host.home.run(run_id)
@@ -162,12 +163,23 @@ class Launcher:
             return self._drive(plan, status.phase)
         if not folder.image.exists() and not folder.workspace.exists():
             raise UsageError(f"the workspace of run {run_id} is gone", f"See `harness show {run_id}`.")
+        self._require_driver(plan, folder)
         # A stop that was broken off after its verdict leaves the old agent's container, which is not to be adopted.
         self._host.objects(plan, "").remove(keep_workspace=True)
         attempt = Attempt.load(folder)
         attempt.next(_used_s(plan, status, attempt)).save(folder)
         self._grader.reopen(run_id)
         return self._drive(plan, Phase.PREPARING)
+
+    def _require_driver(self, plan: RunPlan, folder: RunFolder) -> None:
+        """Before anything of a stopped run is touched: one whose LLM cannot be had would end as void."""
+        if plan.llm is None:
+            return
+        plan_draft = RunDraft.model_validate_json((folder.path / DRAFT_FILE).read_text())
+        assert plan_draft.llm is not None
+        # The model of the run, whatever else the server lists by now.
+        asked = plan_draft.llm.model_copy(update={"names": (plan.llm.model,), "unlisted": plan.llm.model})
+        self._driver(plan_draft.model_copy(update={"llm": asked}))
 
     def _resume_draft(self, folder: RunFolder) -> RunStatus:
         path = folder.path / DRAFT_FILE

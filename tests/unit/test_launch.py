@@ -8,8 +8,9 @@ from typing import cast
 
 import pytest
 
-from harness.domain.llm import ModelList
+from harness.domain.llm import DriverLlm, ModelList
 from harness.domain.runs import EndedBy, Owner, Phase, Verdict
+from harness.domain.specs import RunPlan
 from harness.errors import GraderUnavailable, Interrupted, PrerequisiteError, UnknownRun, UsageError
 from harness.home import Home
 from harness.runner import launch as launch_module
@@ -17,7 +18,7 @@ from harness.runner import trial as trial_module
 from harness.runner.attempt import Attempt
 from harness.runner.hold import held
 from harness.runner.host import Host
-from harness.runner.launch import PLAN_FILE, Launcher
+from harness.runner.launch import DRAFT_FILE, PLAN_FILE, Launcher
 from harness.runner.plan import RunDraft, draft
 from harness.runner.request import RunRequest
 from harness.settings import Settings
@@ -269,6 +270,25 @@ def test_without_a_key_the_providers_server_is_not_even_asked(stage: Stage, home
     assert host.asked == []
     host.require_product_images = lambda plan_draft: None
     assert str(home.keys / "openai") in launcher.what_lacks(found)
+
+
+def test_a_stopped_run_whose_llm_is_away_can_be_taken_up_later(stage: Stage, home: Home, tmp_path: Path) -> None:
+    stopped(stage, 40)
+    host = provider_host(stage, home, tmp_path, status="unreachable", error="refused")
+    request = RunRequest(agent="caller", task="arithmetic", llm_url="http://localhost:1")
+    (stage.folder.path / DRAFT_FILE).write_text(draft(request, host.settings).model_dump_json())
+    plan = RunPlan.model_validate_json((stage.folder.path / PLAN_FILE).read_text())
+    driver = DriverLlm(provider="openai", url="http://localhost:1/v1", model="m")
+    (stage.folder.path / PLAN_FILE).write_text(plan.model_copy(update={"llm": driver}).model_dump_json())
+    launcher = Launcher(cast(Host, host), lambda progress: None)
+    with pytest.raises(PrerequisiteError, match="cannot be reached"):
+        launcher.resume(RUN_ID)
+    assert stage.objects.calls == []
+    assert "reopen" not in stage.grader.calls
+    # It now lists another model beside the run's own, which no request named.
+    host.answer = ModelList(provider="openai", status="ok", models=("another", "m"))
+    launcher.resume(RUN_ID)
+    assert "reopen" in stage.grader.calls
 
 
 def test_a_model_that_is_not_listed_and_an_open_key_file_are_told(stage: Stage, home: Home, tmp_path: Path) -> None:
