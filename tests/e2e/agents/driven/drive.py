@@ -16,6 +16,10 @@ from grader import submit
 
 URL, KEY = os.environ["LLM_BASE_URL"], os.environ["LLM_API_KEY"]
 DONE = Path("/workspace/code/done")
+BACKGROUND = {
+    "train": [sys.executable, __file__, "train"],
+    "respawn": ["sh", str(Path(__file__).with_name("respawn.sh"))],
+}
 Orders = list[dict[str, Any]]
 
 
@@ -85,7 +89,7 @@ class Driven:
 
     def background(self, order: dict[str, Any]) -> None:
         """Leaves a process of its own behind that does `what`."""
-        subprocess.Popen([sys.executable, __file__, str(order["what"])], start_new_session=True)
+        subprocess.Popen(BACKGROUND[str(order["what"])], start_new_session=True)
 
 
 def train() -> None:
@@ -96,18 +100,9 @@ def train() -> None:
     print(submit(str(copy_of_base(OUTPUT / "trained"))), flush=True)
 
 
-def respawn() -> None:
-    """Starts itself anew again and again, and does not listen."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    time.sleep(0.5)
-    if os.fork() == 0:
-        os.setsid()
-        os.execv(sys.executable, [sys.executable, "-S", __file__, "respawn"])
-
-
 if __name__ == "__main__":
-    if sys.argv[1:]:
-        {"train": train, "respawn": respawn}[sys.argv[1]]()
+    if sys.argv[1:] == ["train"]:
+        train()
     elif not DONE.exists():
         print(f"part {os.environ['CONTINUATION']}", flush=True)
         Driven().run()
