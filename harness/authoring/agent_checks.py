@@ -140,13 +140,15 @@ def resume(agent: Agent) -> str | Skipped:
 
 
 def docs(agent: Agent, root: Path) -> str | Skipped:
-    """An agent of the checkout that drives an LLM has its page."""
+    """Whether an agent of the checkout that drives an LLM has its page; one that is only tried here needs none."""
     if not agent.config.llm or agent.path.parent != (root / "agents").resolve():
         return Skipped(reason="asked of agents of the checkout that drive an LLM")
-    page = root / "docs" / "agents" / f"{agent.id}.md"
-    if not page.is_file():
-        raise UsageError(f"there is no docs/agents/{agent.id}.md", "Write how it is driven, and its limits.")
-    return f"docs/agents/{agent.id}.md"
+    page = f"docs/agents/{agent.id}.md"
+    if not (root / page).is_file():
+        return Skipped(
+            reason=f"no {page}: how it is driven, and its limits; wanted of agents that come with the checkout"
+        )
+    return page
 
 
 def _shell_texts(agent: Agent) -> Iterator[tuple[Path, str]]:

@@ -163,6 +163,15 @@ def test_the_readme_leads_to_every_document() -> None:
     assert documents <= links
 
 
+def test_every_listed_agent_with_an_llm_has_a_page() -> None:
+    rows = re.findall(
+        r"^\| (.*`.*`.*) \| (.*) \| .* \|$", (ROOT / "docs" / "agents.md").read_text(encoding="utf-8"), re.M
+    )
+    driven = [name for name, protocols in rows if set(protocols.split(", ")) <= {"openai", "anthropic", "gemini"}]
+    assert driven
+    assert [name for name in driven if not re.fullmatch(r"\[`([a-z-]+)`\]\(agents/\1\.md\)", name)] == []
+
+
 def test_every_agent_with_a_page_is_in_the_list_of_agents() -> None:
     links = {link.partition("#")[0] for link in LINK.findall((ROOT / "docs" / "agents.md").read_text(encoding="utf-8"))}
     assert {f"agents/{path.name}" for path in (ROOT / "docs" / "agents").glob("*.md")} <= links
