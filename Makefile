@@ -23,7 +23,9 @@ RUN_OPTIONS = --agent "$(AGENT)" --task "$(TASK)" \
   $(if $(LIMIT),--limit "$(LIMIT)") $(if $(GPUS),--gpus "$(GPUS)") $(if $(SEED),--seed "$(SEED)") \
   $(if $(PROTOCOL),--protocol "$(PROTOCOL)") $(if $(EVAL_MODE),--eval-mode "$(EVAL_MODE)") $(if $(PORT),--port "$(PORT)") $(if $(FOLLOW),--follow) $(if $(DRY_RUN),--dry-run) \
   $(if $(LLM),--llm "$(LLM)") $(if $(LLM_MODEL),--llm-model "$(LLM_MODEL)") $(if $(LLM_KEY_FILE),--llm-key-file "$(LLM_KEY_FILE)") \
-  $(if $(BUDGET_USD),--budget-usd "$(BUDGET_USD)") $(if $(NETWORK),--network "$(NETWORK)") \
+  $(if $(LLM_PROVIDER),--llm-provider "$(LLM_PROVIDER)") $(if $(BUDGET_USD),--budget-usd "$(BUDGET_USD)") \
+  $(if $(BUDGET_TOKENS),--budget-tokens "$(BUDGET_TOKENS)") $(if $(BUDGET_REQUESTS),--budget-requests "$(BUDGET_REQUESTS)") \
+  $(if $(DISK_MB),--disk-mb "$(DISK_MB)") $(if $(NETWORK),--network "$(NETWORK)") \
   $(if $(ALLOW),--allow-host "$(ALLOW)") $(if $(CONTINUE),--continue "$(CONTINUE)")
 
 help: ## This list
@@ -51,7 +53,7 @@ images: venv ## Build the container images that are missing or stale
 demo: setup images ## Set up, build, and run agent `example` on benchmark `arithmetic`
 	@$(HARNESS) run --agent example --task arithmetic
 
-run: images ## A run: AGENT TASK MODEL TIMEOUT DATA_DIR LIMIT GPUS SEED PROTOCOL EVAL_MODE PORT LLM LLM_MODEL LLM_KEY_FILE BUDGET_USD NETWORK ALLOW CONTINUE FOLLOW DRY_RUN
+run: images ## A run: AGENT TASK MODEL TIMEOUT DATA_DIR LIMIT GPUS SEED PROTOCOL EVAL_MODE PORT DISK_MB LLM LLM_MODEL LLM_PROVIDER LLM_KEY_FILE BUDGET_USD BUDGET_TOKENS BUDGET_REQUESTS NETWORK ALLOW CONTINUE FOLLOW DRY_RUN
 	@$(HARNESS) run $(RUN_OPTIONS)
 
 grader: images ## Start the grader service (runs do it by themselves)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
@@ -29,7 +30,7 @@ def logs(
     origin: Annotated[
         Origin, typer.Option("--from", help="A trajectory from the agent's own logs, or what its LLM really got.")
     ] = Origin.NATIVE,
-    tail: Annotated[int | None, typer.Option(min=1, help="The last so many steps of a trajectory.")] = None,
+    tail: Annotated[int | None, typer.Option(min=1, help="The last so many lines, or steps of a trajectory.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The whole trajectory as ATIF.")] = False,
 ) -> None:
     """Show what an agent printed, without terminal escapes."""
@@ -43,13 +44,16 @@ def logs(
             raise UsageError("a trajectory is neither followed nor raw", "Leave out --follow and --raw.")
         show_trajectory(home, run_id, origin, tail, as_json=as_json)
         return
-    if as_json or tail:
-        raise UsageError("--json and --tail are of a trajectory", "Add --trajectory.")
+    if as_json:
+        raise UsageError("--json is of a trajectory", "Add --trajectory.")
+    if tail and follow:
+        raise UsageError("a log is followed from its beginning", "Leave out --tail or --follow.")
     folder = folder_of(home, run_id)
     if not follow and not folder.agent_log.is_file():
         raise UsageError(f"the run has no log: {folder.agent_log}", "Its agent was never started.")
     # The token goes when the run ends.
-    for piece in pieces(folder.agent_log, lambda: not (follow and folder.token.exists())):
+    found = pieces(folder.agent_log, lambda: not (follow and folder.token.exists()))
+    for piece in deque(found, maxlen=tail) if tail else found:
         if raw:
             sys.stdout.buffer.write(piece)
             sys.stdout.buffer.flush()

@@ -204,15 +204,19 @@ def _with_error(facts: Facts, name: str) -> str:
 
 
 def _spend(facts: Facts) -> str:
-    """Calls, tokens and cost of the driver LLM in one line; the charge for an unknown price is not shown as a cost."""
+    """Calls, tokens and cost of the driver LLM in one line."""
     llm = facts["llm"]
     if llm is None:
         return ""
     refused = f" ({llm['refused_calls']} more refused)" if llm["refused_calls"] else ""
     tokens = f"{llm['input_tokens']:,} tokens in, {llm['cached_tokens']:,} of them cached, {llm['output_tokens']:,} out"
-    cost = f"{llm['cost_usd']:,.4f} USD" if llm["is_price_listed"] else "price not listed"
     estimated = f", {llm['estimated_calls']} calls estimated" if llm["estimated_calls"] else ""
-    return f"{facts['driver_model']}: {llm['calls']:,} calls{refused}, {tokens}, {cost}{estimated}"
+    return f"{facts['driver_model']}: {llm['calls']:,} calls{refused}, {tokens}, {cost_words(llm)}{estimated}"
+
+
+def cost_words(llm: Facts) -> str:
+    """What the calls cost; the charge for an unknown price is not shown as a cost."""
+    return f"{llm['cost_usd']:,.4f} USD" if llm["is_price_listed"] else "price not listed"
 
 
 def _best(facts: Facts) -> str:

@@ -86,6 +86,12 @@ def _native(folder: RunFolder, config: AgentConfig | None) -> Trajectory:
             f"no log of the agent is kept in {folder.native_logs}: {where}",
             "They are collected when a run ends. What was said to its LLM: `--from gateway`.",
         )
+    if config.trajectory_format is None:
+        raise UsageError(
+            f"the log of agent {config.name} is kept as it is, in {folder.native_logs}: its config.yaml names no "
+            "`trajectory_format`",
+            "What was said to its LLM: `harness logs --trajectory --from gateway`.",
+        )
     trajectory = read_native(files, config.trajectory_format, config.name)
     if trajectory is None:
         raise UsageError(
@@ -185,9 +191,13 @@ def _tokens(metrics: Metrics | None) -> str:
 
 
 def _closing_lines(trajectory: Trajectory, origin: Origin) -> Iterator[str]:
+    from harness.cli.show import cost_words
+
     final = trajectory.final_metrics
     if final is not None:
-        cost = f"{final.total_cost_usd:.4f} USD" if final.total_cost_usd is not None else ""
+        metered = (final.extra or {}).get("metered_by_gateway")
+        is_guess = origin is Origin.GATEWAY and metered and not metered["is_price_listed"]
+        cost = "" if final.total_cost_usd is None or is_guess else f"{final.total_cost_usd:.4f} USD"
         sums = (
             (final.total_prompt_tokens, "in"),
             (final.total_cached_tokens, "cached"),
@@ -196,11 +206,10 @@ def _closing_lines(trajectory: Trajectory, origin: Origin) -> Iterator[str]:
         told = [f"{number:,} {name}" for number, name in sums if number is not None] + [cost]
         whose = "the agent's log says" if origin is Origin.NATIVE else "of the calls above, metered"
         yield f"{whose}: {', '.join(filter(None, told)) or 'no tokens'}"
-        metered = (final.extra or {}).get("metered_by_gateway")
         if metered:
             yield (
                 f"the gateway metered: {metered['input_tokens']:,} in, {metered['cached_tokens']:,} cached,"
-                f" {metered['output_tokens']:,} out, {metered['cost_usd']:.4f} USD, in {metered['calls']:,} calls"
+                f" {metered['output_tokens']:,} out, {cost_words(metered)}, in {metered['calls']:,} calls"
             )
     if trajectory.notes:
         yield f"note: {trajectory.notes}"

@@ -215,7 +215,8 @@ def _clean_url(provider: Provider, text: str) -> str:
         is_plain = False
     if not is_plain or parts.username or parts.password or parts.query or parts.fragment or not text.isprintable():
         raise UsageError(
-            "the LLM's URL is no plain http(s) URL", "Give it as https://host/v1; the key comes from a file."
+            "the LLM's URL is no plain http(s) URL",
+            "Give --llm (or OPENAI_API_BASE) as https://host/v1; the key comes from a file.",
         )
     path = parts.path.rstrip("/")
     for ending in ENDINGS[provider]:

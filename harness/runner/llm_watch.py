@@ -50,6 +50,7 @@ class LlmWatch:
         self._spent_at: float | None = None
         self._stopped = ""
         self._is_finished = False
+        self._is_price_told = False
 
     def start(self) -> None:
         """The gateway answers when this returns. Raises: see `RunObjects.start_gateway`."""
@@ -145,6 +146,7 @@ class LlmWatch:
             self._unsent += calls
             for call in calls:
                 self._tally.add(call)
+                self._tell_price(call)
         for event in gateway.events(0):
             if event.kind == OVER_BUDGET and self._spent_at is None:
                 self._spent_at = time.monotonic()
@@ -152,6 +154,16 @@ class LlmWatch:
             elif event.kind in STOPS and not self._stopped:
                 self._stopped = f"{STOPS[event.kind]} ({event.detail})"
                 self._say(self._stopped)
+
+    def _tell_price(self, call: LlmCall) -> None:
+        """A budget in USD that counts a guessed price is told, once, while there is still time to stop the run."""
+        is_guessed = "refused" not in call.detail and call.detail.get("is_listed") is False
+        if is_guessed and self._budget().usd is not None and not self._is_price_told:
+            self._is_price_told = True
+            self._say(
+                f"the price of {call.model} is not listed: --budget-usd counts it as the dearest that is; "
+                "HARNESS_LLM_PRICES names a table of your own"
+            )
 
     def _budget(self) -> LlmBudget:
         return self._plan.llm.budget if self._plan.llm else LlmBudget()

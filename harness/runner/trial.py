@@ -230,7 +230,7 @@ class Trial:
             status = self._poll()
 
     def _record_end(self, end: AgentEnd) -> RunStatus:
-        self._reporter.say(self._phase, f"the agent ended: {end.ended_by.value} {end.detail}".rstrip())
+        self._reporter.say(self._phase, f"the agent ended: {', '.join(filter(None, (end.ended_by.value, end.detail)))}")
         return self._grader.finish(
             self._plan.run_id, FinishRun(ended_by=end.ended_by, exit_code=end.exit_code, detail=end.detail)
         )

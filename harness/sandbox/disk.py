@@ -121,7 +121,7 @@ class Quota(Frozen):
         if free_mb < self.size_mb + _HOST_RESERVE_MB:
             raise PrerequisiteError(
                 f"a workspace of {self.size_mb} MB does not fit: {self.folder} has {free_mb} MB free",
-                f"Free disk space (`harness clean`), or set a disk limit of {max(1, free_mb - _HOST_RESERVE_MB)} MB.",
+                f"Free disk space (`harness clean`), or allow less: `--disk-mb {max(1, free_mb - _HOST_RESERVE_MB)}`.",
             )
         stage = _unfinished(self.run_folder)
         _reserve(stage, self.limit_bytes)

@@ -95,6 +95,16 @@ def test_a_spent_budget_stops_the_agent_after_a_moment(scene: Scene, monkeypatch
     assert scene.said == ["the budget of the driver LLM is spent"]
 
 
+@pytest.mark.parametrize(
+    ("detail", "is_told"), [({"is_listed": False}, True), ({"is_listed": True}, False), ({"refused": "budget"}, False)]
+)
+def test_a_budget_that_counts_a_guessed_price_is_told_once(scene: Scene, detail: dict[str, Any], is_told: bool) -> None:
+    watch = scene.watch()
+    scene.gateway.rows = [llm_call(1, **detail), llm_call(2, **detail)]
+    watch.look()
+    assert [("not listed" in said, "HARNESS_LLM_PRICES" in said) for said in scene.said] == [(True, True)] * is_told
+
+
 @pytest.mark.parametrize(("kind", "words"), [(QUOTA_GONE, "nothing left to spend"), (KEY_REFUSED, "refuses the key")])
 def test_a_provider_at_its_end_stops_the_agent_at_once(scene: Scene, kind: str, words: str, monkeypatch) -> None:
     monkeypatch.setattr(module, "LAST_ACT_S", 1000.0)

@@ -44,6 +44,15 @@ def test_the_log_comes_whole(tmp_path):
     assert b"".join(logs.pieces(log, lambda: True)) == data
 
 
+def test_the_end_of_a_log(own_settings: Home, capsys) -> None:
+    own_settings.run(IDS[0]).path.mkdir()
+    own_settings.run(IDS[0]).agent_log.write_bytes(b"one\ntwo\nthree\n")
+    assert guarded(["logs", IDS[0], "--tail", "2"]) == 0
+    assert capsys.readouterr().out == "two\nthree\n"
+    assert guarded(["logs", IDS[0], "--tail", "2", "--follow"]) == 2
+    assert "--tail or --follow" in capsys.readouterr().err
+
+
 def test_following_goes_on_until_the_run_has_ended(tmp_path, monkeypatch):
     log = tmp_path / "agent.log"
     log.write_bytes(b"first\nhalf a ")

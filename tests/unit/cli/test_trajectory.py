@@ -155,9 +155,8 @@ def test_what_cannot_be_shown_is_told(options, words, run: str, capsys) -> None:
     assert words in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("option", ["--json", "--tail=3"])
-def test_options_of_a_trajectory_are_of_nothing_else(option, run: str, capsys) -> None:
-    assert guarded(["logs", option]) == 2
+def test_json_is_of_a_trajectory_alone(run: str, capsys) -> None:
+    assert guarded(["logs", "--json"]) == 2
     assert "--trajectory" in capsys.readouterr().err
 
 
@@ -167,6 +166,7 @@ def test_options_of_a_trajectory_are_of_nothing_else(option, run: str, capsys) -
         (agent(None, None), None, "writes no log of its own"),
         (agent(), None, "no log of the agent is kept"),
         (agent(), b"\x00\xff no log at all\n", "holds nothing that is a log of claude"),
+        (agent(name=None), b"{}", "--from gateway"),
         (agent(name="other"), b"{}", "no reader for the trajectory format 'other'"),
     ],
 )
