@@ -20,7 +20,7 @@ from harness.domain.admin import (
 )
 from harness.domain.base import now_utc
 from harness.domain.connections import Connection
-from harness.domain.llm import DriverLlm, LlmBudget, LlmCall, LlmCalls, LlmEvent, LlmUsage
+from harness.domain.llm import Answering, DriverLlm, LlmBudget, LlmCall, LlmCalls, LlmEvent, LlmUsage
 from harness.domain.runs import EndedBy, Phase, verdict_of
 from harness.domain.specs import (
     Agent,
@@ -78,6 +78,7 @@ class FakeGateway:
         self.reached: list[Connection] = []
         self.told: list[LlmEvent] = []
         self.used = LlmUsage(run_id=RUN_ID, is_open=True)
+        self.answering = Answering(is_known=False)
         self.is_away = False
         self.is_closed = False
 
@@ -104,6 +105,10 @@ class FakeGateway:
     def usage(self) -> LlmUsage:
         self._answering()
         return self.used
+
+    def ask_again(self) -> Answering:
+        self._answering()
+        return self.answering
 
     def close_run(self) -> LlmUsage:
         self._answering()

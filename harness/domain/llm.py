@@ -116,6 +116,13 @@ class LlmCalls(Frozen):
     calls: tuple[LlmCall, ...] = Field(max_length=5000)
 
 
+class Answering(Frozen):
+    """`POST /runs/{id}/ask-again`: whether the provider answers a call that it has answered before, if there is one."""
+
+    is_known: bool
+    is_answered: bool = False
+
+
 class LlmEvent(Frozen):
     """Something the harness must act on: `over_budget`, `quota_gone` or `key_refused`; numbered from 1."""
 

@@ -71,7 +71,7 @@ def _serve(options: argparse.Namespace) -> int:
                 await asyncio.gather(agents.close_run(run_id), proxy.close_run(run_id))
 
             proxying = beside.create_task(proxy.serve(proxy_socket))
-            await serve(agents, agents_socket, create_admin_app(registry, end_run), admin_socket)
+            await serve(agents, agents_socket, create_admin_app(registry, end_run, agents.ask_again), admin_socket)
             proxying.cancel()
 
     try:

@@ -12,20 +12,23 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from harness.domain.llm import LlmRun
+from harness.domain.llm import Answering, LlmRun
 from harness.errors import HarnessError, RequestError
 from harness.gateway.registry import Registry
 
 MAX_BYTES = 2**20
 MAX_ROWS = 5000
+EndCalls = Callable[[str], Awaitable[None]]
+AskAgain = Callable[[str], Awaitable[Answering]]
 
 
 class _Routes:
-    """The routes of one registry; `end_calls` cuts what a run has open."""
+    """The routes of one registry; `end_calls` cuts what a run has open, `ask_again` asks its provider."""
 
-    def __init__(self, registry: Registry, end_calls: Callable[[str], Awaitable[None]]) -> None:
+    def __init__(self, registry: Registry, end_calls: EndCalls, ask_again: AskAgain) -> None:
         self._registry = registry
         self._end_calls = end_calls
+        self._ask_again = ask_again
 
     async def open_run(self, request: Request) -> Response:
         body = await request.body()
@@ -44,6 +47,9 @@ class _Routes:
         await self._end_calls(run_id)
         return _one(await to_thread(self._registry.usage, run_id))
 
+    async def ask_again(self, request: Request) -> Response:
+        return _one(await self._ask_again(request.path_params["run_id"]))
+
     async def usage(self, request: Request) -> Response:
         # Of a closed run it is added up from the file, as are the calls: not on the loop that carries streams.
         return _one(await to_thread(self._registry.usage, request.path_params["run_id"]))
@@ -60,13 +66,14 @@ class _Routes:
         return _many(self._registry.events(_number(request, "after")))
 
 
-def create_admin_app(registry: Registry, end_calls: Callable[[str], Awaitable[None]]) -> Starlette:
+def create_admin_app(registry: Registry, end_calls: EndCalls, ask_again: AskAgain) -> Starlette:
     """The application; `end_calls` cuts what a run that is closed has open: calls, connections."""
-    own = _Routes(registry, end_calls)
+    own = _Routes(registry, end_calls, ask_again)
     routes = [
         Route("/health", _health, methods=["GET"]),
         Route("/runs", own.open_run, methods=["POST"]),
         Route("/runs/{run_id}/close", own.close_run, methods=["POST"]),
+        Route("/runs/{run_id}/ask-again", own.ask_again, methods=["POST"]),
         Route("/runs/{run_id}/usage", own.usage, methods=["GET"]),
         Route("/runs/{run_id}/calls", own.calls, methods=["GET"]),
         Route("/runs/{run_id}/connections", own.connections, methods=["GET"]),

@@ -12,8 +12,9 @@ from typing import Any
 import httpx
 from loguru import logger
 
-from harness.domain.llm import Provider
+from harness.domain.llm import Answering, Provider
 from harness.errors import LlmRefusal
+from harness.gateway.again import Again
 from harness.gateway.bodies import Receive, Room, read_body, unpacked
 from harness.gateway.caller import Scope, caller_of, headers_of, parameters_of
 from harness.gateway.capture import Recorder
@@ -78,6 +79,7 @@ class AgentApp:
         self._open: defaultdict[str, set[asyncio.Task[None]]] = defaultdict(set)
         self._rooms: defaultdict[str, Room] = defaultdict(lambda: Room(provided.limits.run_bodies_bytes))
         self._reads_large = asyncio.Lock()
+        self._again = Again()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -103,6 +105,11 @@ class AgentApp:
         tasks = self._open.pop(run_id, set())
         self._rooms.pop(run_id, None)
         await cut(tasks)
+        self._again.forget(run_id)
+
+    async def ask_again(self, run_id: str) -> Answering:
+        """Whether the provider answers what it has answered this run before."""
+        return await self._again.ask(self._client, run_id)
 
     async def _look(self, path: str, scope: Scope, send: Send) -> None:
         if path == "/":
@@ -159,6 +166,8 @@ class AgentApp:
             account.begin()
             relay = Relay(account, provided.registry, provided.limits, provided.redactor)
             await relay.run(self._client, request, receive, send)
+            if account.is_answered:
+                self._again.note(run_id, request, account.elapsed_s())
         except asyncio.CancelledError:
             # Its run was closed; the server closes the connection.
             logger.info("call {} of {} was cut off", account.number, run_id)

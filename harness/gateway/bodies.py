@@ -17,8 +17,8 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 # What zstd may ask for while it unpacks, whatever a frame says; its own default level needs 2 MiB.
 MAX_WINDOW_BYTES = 8 * 2**20
 GZIP_BITS = 31
-# Each can become an object of a hundred bytes; text of several megabytes has fewer.
-MAX_MARKS = 1_000_000
+# Each can become an object of a few hundred bytes; text of several megabytes has fewer.
+MAX_MARKS = 500_000
 
 
 class Room:

@@ -63,6 +63,11 @@ class Account:
     def elapsed_s(self) -> float:
         return time.monotonic() - self.began
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether it was paid for, and answered to its end."""
+        return self.prepared.hold.is_billed and self.course.ended == "complete" and self.course.status < 300
+
     def begin(self) -> None:
         """Writes down what the call may come to, before it goes out."""
         hold = self.prepared.hold

@@ -135,6 +135,16 @@ async def send(client: httpx.AsyncClient, request: Request, limits: Limits) -> A
         await asyncio.sleep(wait)
 
 
+async def answers(client: httpx.AsyncClient, request: Request) -> bool:
+    """Whether the provider answers a request to its end. Raises: HTTPError if not even a refusal comes."""
+    async with client.stream(
+        "POST", request.url, params=request.params, headers=request.headers, content=request.body
+    ) as response:
+        async for _ in response.aiter_raw():
+            pass
+        return response.status_code < 300
+
+
 async def _once(client: httpx.AsyncClient, request: Request, attempt: int) -> Answer:
     built = client.build_request(
         "POST", request.url, params=request.params, headers=request.headers, content=request.body

@@ -8,12 +8,14 @@ from typing import TypeVar
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from harness.domain.connections import Connection
-from harness.domain.llm import LlmCall, LlmEvent, LlmRun, LlmUsage
+from harness.domain.llm import Answering, LlmCall, LlmEvent, LlmRun, LlmUsage
 from harness.errors import InfrastructureError, ServiceUnavailable
 from harness.unix_http import UnixHttp
 
 # The gateway answers from memory, or from one file of the run.
 CALL_TIMEOUT_S = 20.0
+# It asks its provider, for a minute at most.
+ASK_TIMEOUT_S = 90.0
 # 5,000 calls, the most that come at a time.
 MAX_REPLY_BYTES = 32 * 2**20
 MAX_WORDS = 300
@@ -21,6 +23,7 @@ Form = TypeVar("Form")
 _USAGE = TypeAdapter(LlmUsage)
 _CALLS = TypeAdapter(tuple[LlmCall, ...])
 _CONNECTIONS = TypeAdapter(tuple[Connection, ...])
+_ANSWERING = TypeAdapter(Answering)
 _EVENTS = TypeAdapter(tuple[LlmEvent, ...])
 
 
@@ -44,6 +47,10 @@ class GatewayClient:
         """Ends the run's calls, also those under way; what it has used. Raises: as above."""
         return self._call(_USAGE, "POST", f"/runs/{self._run_id}/close")
 
+    def ask_again(self) -> Answering:
+        """Whether the provider answers what it has answered this run before. Raises: as above."""
+        return self._call(_ANSWERING, "POST", f"/runs/{self._run_id}/ask-again", timeout_s=ASK_TIMEOUT_S)
+
     def usage(self) -> LlmUsage:
         """What the run has used so far. Raises: as above."""
         return self._call(_USAGE, "GET", f"/runs/{self._run_id}/usage")
@@ -60,8 +67,15 @@ class GatewayClient:
         """What the harness must act on, numbered above `after`. Raises: as above."""
         return self._call(_EVENTS, "GET", f"/events?after={after}")
 
-    def _call(self, form: TypeAdapter[Form], method: str, path: str, body: BaseModel | None = None) -> Form:
-        reply = self._http.request(method, path, CALL_TIMEOUT_S, body)
+    def _call(
+        self,
+        form: TypeAdapter[Form],
+        method: str,
+        path: str,
+        body: BaseModel | None = None,
+        timeout_s: float = CALL_TIMEOUT_S,
+    ) -> Form:
+        reply = self._http.request(method, path, timeout_s, body)
         words = reply.body[:MAX_WORDS].decode(errors="replace")
         if reply.status != 200:
             raise InfrastructureError(f"the gateway refused {method} {path} with {reply.status}: {words}")

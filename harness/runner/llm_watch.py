@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable
+from datetime import datetime, timedelta
 
 from harness.domain.connections import Connection, network_event
 from harness.domain.llm import KEY_REFUSED, OVER_BUDGET, QUOTA_GONE, LlmBudget, LlmCall, LlmCalls, LlmUsage
@@ -23,8 +25,10 @@ SETTLE_S, SETTLE_POLL_S = 5.0, 0.1
 BATCH = 1000
 # A request that is much larger than all that were answered may be what its provider fell over.
 ORDINARY_BYTES = 2**18
-# As many calls at a time are the agent's own storm.
+# As many calls at a time, or one after the other, are the agent's own storm.
 MANY_AT_A_TIME = 8
+MANY_IN_A_MINUTE = 120
+A_MINUTE = timedelta(minutes=1)
 STOPS = {
     QUOTA_GONE: "the provider's account has nothing left to spend",
     KEY_REFUSED: "the provider refuses the key",
@@ -49,6 +53,8 @@ class LlmWatch:
         self._silent_since: float | None = None
         self._spent_at: float | None = None
         self._stopped = ""
+        # What the gateway was told by a provider that went on answering.
+        self._doubted = ""
         self._is_finished = False
         self._is_price_told = False
 
@@ -101,7 +107,13 @@ class LlmWatch:
             time.sleep(SETTLE_POLL_S)
         self._read()
         spent = "" if self._spent_at is None else spent_words(self._budget(), self._objects.gateway.usage())
-        return LlmEvidence(spent=spent, stopped=self._stopped, given_up=self._tally.given_up())
+        given_up = self._tally.given_up()
+        if (given_up or self._doubted) and not self._stopped:
+            if self._is_answering():
+                given_up = ""
+            else:
+                self._stopped = self._doubted
+        return LlmEvidence(spent=spent, stopped=self._stopped, given_up=given_up)
 
     def finish(self) -> None:
         """No more calls and connections; the last are in the record. What cannot be had any more is said, and left."""
@@ -151,9 +163,23 @@ class LlmWatch:
             if event.kind == OVER_BUDGET and self._spent_at is None:
                 self._spent_at = time.monotonic()
                 self._say("the budget of the driver LLM is spent")
-            elif event.kind in STOPS and not self._stopped:
-                self._stopped = f"{STOPS[event.kind]} ({event.detail})"
-                self._say(self._stopped)
+            elif event.kind in STOPS and not (self._stopped or self._doubted):
+                self._weigh(f"{STOPS[event.kind]} ({event.detail})")
+
+    def _weigh(self, words: str) -> None:
+        """A refusal of all calls counts where the provider does not answer others."""
+        if self._is_answering():
+            self._doubted = words
+        else:
+            self._stopped = words
+            self._say(words)
+
+    def _is_answering(self) -> bool:
+        """Whether the provider answers what it has answered before: then it fell over what the agent had sent."""
+        found = self._objects.gateway.ask_again()
+        if found.is_answered:
+            self._say("an LLM call came to nothing, and the provider answers others: it is taken for the agent's doing")
+        return found.is_answered
 
     def _tell_price(self, call: LlmCall) -> None:
         """A budget in USD that counts a guessed price is told, once, while there is still time to stop the run."""
@@ -176,15 +202,22 @@ class Tally:
         self.answered = 0
         self._last: LlmCall | None = None
         self._largest_bytes = 0
+        # When the latest calls ended.
+        self._ends: deque[datetime] = deque(maxlen=MANY_IN_A_MINUTE)
+        self._is_in_storm = False
 
     def add(self, call: LlmCall) -> None:
         detail = call.detail
+        ended_at = call.at + timedelta(seconds=call.seconds)
+        beside = sum(end > call.at for end in self._ends) + detail.get("open_calls", 1)
+        is_fast = len(self._ends) == MANY_IN_A_MINUTE and self._ends[0] > ended_at - A_MINUTE
+        self._ends.append(ended_at)
         is_counted = "refused" not in detail and detail.get("is_billed", True)
         has_left = detail.get("ended") in ("agent_left", "closed") and not detail.get("given_up")
         # What an agent broke off itself says nothing of the provider.
         if not is_counted or has_left:
             return
-        self._last = call
+        self._last, self._is_in_storm = call, is_fast or beside > MANY_AT_A_TIME
         if call.http_status < 300 and not detail.get("given_up"):
             self.answered += 1
             self._largest_bytes = max(self._largest_bytes, detail.get("request_bytes", 0))
@@ -195,7 +228,7 @@ class Tally:
             return ""
         detail = self._last.detail
         is_ordinary = detail.get("request_bytes", 0) <= max(ORDINARY_BYTES, 2 * self._largest_bytes)
-        is_alone = self._last.http_status != 429 or detail.get("open_calls", 1) <= MANY_AT_A_TIME
+        is_alone = self._last.http_status != 429 or not self._is_in_storm
         return str(detail.get("given_up", "")) if is_ordinary and is_alone else ""
 
 

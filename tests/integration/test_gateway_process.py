@@ -473,6 +473,32 @@ def test_no_secret_in_the_command_line(gateway: GatewayProcess) -> None:
     assert KEY.encode() not in Path(f"/proc/{gateway.process.pid}/cmdline").read_bytes()
 
 
+@pytest.mark.parametrize("model", ["badkey", "quota", "cut"])
+def test_a_provider_is_asked_again_what_it_has_answered(gateway: GatewayProcess, run: str, model: str) -> None:
+    path = f"/runs/{run}/ask-again"
+    assert json.loads(gateway.admin.request("POST", path, 30).body) == {"is_known": False, "is_answered": False}
+    assert call(gateway, run).status_code == 200
+    with contextlib.suppress(httpx.RemoteProtocolError):
+        assert call(gateway, run, model, stream=model == "cut").status_code == 402
+    wait_until(lambda: len(gateway.calls(run)) == 2, 5)
+    assert json.loads(gateway.admin.request("POST", path, 30).body) == {"is_known": True, "is_answered": True}
+    # It is nobody's call.
+    assert gateway.usage(run).requests == 2
+
+
+def test_a_provider_that_is_gone_does_not_answer_what_it_has_answered(tmp_path: Path) -> None:
+    with upstream() as provider:
+        process = GatewayProcess(tmp_path / "g", provider.url, attempts=1)
+        process.start()
+        process.open_run()
+        assert call(process, "").status_code == 200
+    try:
+        reply = process.admin.request("POST", "/runs/r1/ask-again", 30)
+        assert json.loads(reply.body) == {"is_known": True, "is_answered": False}
+    finally:
+        process.end()
+
+
 def test_a_provider_that_says_nothing_is_given_up(provider: Upstream, tmp_path: Path) -> None:
     process = GatewayProcess(tmp_path / "g", provider.url, silence_s=1)
     process.start()
@@ -510,12 +536,12 @@ def peak_mib(process: GatewayProcess) -> float:
 
 
 def test_bodies_that_become_large_do_not_fill_its_memory(provider: Upstream, tmp_path: Path) -> None:
-    """A million names of four bytes a character, which also grow on their way: a gateway has 512 MB."""
+    """Half a million names of four bytes a character, which also grow on their way: a gateway has 512 MB."""
     process = GatewayProcess(tmp_path / "g", provider.url)
     process.start()
     try:
         process.open_run()
-        names = ",".join(f'"\U0001f600{number:06}":""' for number in range(990_000))
+        names = ",".join(f'"\U0001f600{number:06}":""' for number in range(490_000))
         raw = f'{{"model":"ok","store":true,"messages":[],"metadata":{{{names}}}}}'.encode()
 
         def one(_number: int) -> int:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from harness.domain.llm import KEY_REFUSED, OVER_BUDGET, QUOTA_GONE, LlmBudget, LlmUsage
+from harness.domain.llm import KEY_REFUSED, OVER_BUDGET, QUOTA_GONE, Answering, LlmBudget, LlmCall, LlmUsage
 from harness.domain.specs import NetworkPolicy
 from harness.errors import GraderUnavailable, ServiceUnavailable
 from harness.runner import llm_watch as module
@@ -113,6 +114,34 @@ def test_a_provider_at_its_end_stops_the_agent_at_once(scene: Scene, kind: str, 
     watch.look()
     assert watch.must_stop()
     assert words in watch.evidence().stopped
+    assert "(openai)" in watch.evidence().stopped
+
+
+ANSWERS, SILENT = Answering(is_known=True, is_answered=True), Answering(is_known=True)
+
+
+@pytest.mark.parametrize(
+    ("answering", "expected"), [(ANSWERS, ""), (SILENT, "a 500"), (Answering(is_known=False), "a 500")]
+)
+def test_a_last_call_that_a_provider_fell_over_while_it_answers_others_is_the_agents(
+    scene: Scene, answering: Answering, expected: str
+) -> None:
+    scene.gateway.rows = [llm_call(1), llm_call(2, 500, given_up="a 500")]
+    scene.gateway.answering = answering
+    assert scene.watch().evidence() == LlmEvidence(given_up=expected)
+
+
+@pytest.mark.parametrize("kind", [QUOTA_GONE, KEY_REFUSED])
+def test_a_refusal_of_all_calls_counts_where_others_are_not_answered(scene: Scene, kind: str) -> None:
+    """Some providers refuse a request for more than the account can pay in the words for an empty one."""
+    watch = scene.watch()
+    scene.gateway.tell(kind)
+    scene.gateway.answering = ANSWERS
+    watch.look()
+    assert not watch.must_stop()
+    assert watch.evidence() == LlmEvidence()
+    # It is told once only: at the end it is asked for once more.
+    scene.gateway.answering = SILENT
     assert "(openai)" in watch.evidence().stopped
 
 
@@ -226,6 +255,33 @@ GAVE_UP = {"ended": "provider_error", "given_up": "the provider answered 503"}
     ],
 )
 def test_a_last_call_that_came_to_nothing_is_the_providers_doing(calls: list[Any], expected: str) -> None:
+    tally = Tally()
+    for call in calls:
+        tally.add(call)
+    assert tally.given_up() == expected
+
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def timed(number: int, at_s: float, seconds: float, status: int = 200) -> LlmCall:
+    detail = {"given_up": f"a {status}"} if status >= 300 else {}
+    update = {"at": START + timedelta(seconds=at_s), "seconds": seconds}
+    return llm_call(number, status, **detail).model_copy(update=update)
+
+
+@pytest.mark.parametrize(
+    ("calls", "expected"),
+    [
+        # Each ends alone, the last one beside all others.
+        ([timed(n, n / 100, 10 + n, 429) for n in range(20)], ""),
+        ([timed(n, 20.0 * n, 15, 429) for n in range(20)], "a 429"),
+        # One after the other, as fast as they are answered.
+        ([*(timed(n, n / 10, 0.05) for n in range(200)), timed(200, 20.1, 0.1, 429)], ""),
+        ([*(timed(n, n * 2.0, 1) for n in range(200)), timed(200, 401, 1, 429)], "a 429"),
+    ],
+)
+def test_a_storm_is_known_by_when_its_calls_were(calls: list[LlmCall], expected: str) -> None:
     tally = Tally()
     for call in calls:
         tally.add(call)
