@@ -27,9 +27,24 @@ from harness.settings import load_settings
 
 pytestmark = pytest.mark.docker
 
-ZONES = ("base", "torch", "agent", "grader", "scorer", "executor", "inference")
+ZONES = ("base", "torch", "agent", "grader", "scorer", "executor", "inference", "gateway")
 END = "-- end of output --"
-SERVICES = ("grader", "scorer", "executor", "inference")
+SERVICES = ("grader", "scorer", "executor", "inference", "gateway")
+# A base image with packages of its own, as scripts/host_base.sh makes one: one package, which asks for another.
+OWN_PACKAGES = """
+site=/opt/base-packages/0/site-packages
+mkdir -p $site/brought $site/brought-1.2.dist-info
+echo 'WORD = "brought"' > $site/brought/__init__.py
+cat > $site/brought-1.2.dist-info/METADATA << 'END'
+Metadata-Version: 2.1
+Name: brought
+Version: 1.2
+Requires-Dist: left-out>=1
+END
+place=$(python3 -c 'import site; print(site.getsitepackages()[0])')
+mkdir -p $place
+echo $site > $place/base-packages.pth
+"""
 # Every module that a service's image holds, imported by the image's own Python.
 IMPORT_ALL = """
 import importlib, pathlib
@@ -60,13 +75,13 @@ def tags(product_images: dict[str, str]) -> dict[str, str]:
     return product_images
 
 
-def inside(client: DockerClient, image: str, *command: str) -> str:
+def inside(client: DockerClient, image: str, *command: str, is_read_only: bool = True) -> str:
     """What `command` prints in a fresh container of `image`, cut off and read-only like a real one."""
     container = client.containers.create(
         image,
         ["sh", "-c", f'exec 2>&1; "$@"; echo; echo {END}', "sh", *command],
         network_mode="none",
-        read_only=True,
+        read_only=is_read_only,
         cap_drop=["ALL"],
         tmpfs={"/tmp": "exec"},
     )
@@ -217,3 +232,20 @@ def test_pruning_leaves_what_is_current(client: DockerClient, tags: dict[str, st
     finally:
         if has_image(client, old):
             client.images.remove(old)
+
+
+def test_a_base_image_with_packages_of_its_own_needs_no_index(client: DockerClient, tags: dict[str, str]) -> None:
+    script = f"{OWN_PACKAGES}echo 'brought>=1' > /tmp/r.txt; install-packages /opt/v /tmp/r.txt"
+    script += "; /opt/v/bin/python -c 'import brought; print(brought.WORD)'"
+    said = inside(client, tags["base"], "sh", "-ec", script, is_read_only=False)
+    assert "brought 1.2" in said
+    assert "the base image lacks left-out, which brought asks for" in said
+    assert said.split()[-1] == "brought"
+
+
+def test_a_package_that_a_base_image_lacks_ends_the_build(client: DockerClient, tags: dict[str, str]) -> None:
+    script = f"{OWN_PACKAGES}echo brought > /tmp/r.txt; echo absent==3 >> /tmp/r.txt"
+    script += "; install-packages /opt/v /tmp/r.txt; echo ended with $?"
+    said = inside(client, tags["base"], "sh", "-c", script, is_read_only=False)
+    assert "the base image lacks: absent" in said
+    assert "ended with 1" in said
