@@ -61,7 +61,8 @@ def read_key(source: str, settings: Settings) -> SecretStr:
 
 def is_open_to_others(source: str) -> bool:
     """Whether `source` is a file that other users of this machine can read."""
-    return source.startswith("/") and bool(Path(source).stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
+    path = Path(source)
+    return source.startswith("/") and path.is_file() and bool(path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
 
 
 def _content(path: Path) -> str:

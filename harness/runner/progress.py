@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from harness.domain.admin import RunStatus
@@ -39,17 +39,20 @@ class Progress(Frozen):
 Sink = Callable[[Progress], None]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Reporter:
     """Turns the grader's status into progress; `started` is when this harness took the run up."""
 
     run_id: str
     sink: Sink
     started: datetime
+    # When the agent started, as soon as that is known: one clock for all that is told from then on.
+    _agent_started: datetime | None = field(default=None, init=False)
 
     def say(self, phase: Phase, message: str) -> None:
         """Something happened that is worth a line."""
-        self.sink(Progress(run_id=self.run_id, phase=phase, elapsed_s=self._elapsed(self.started), message=message))
+        elapsed_s = self._elapsed(self._agent_started or self.started)
+        self.sink(Progress(run_id=self.run_id, phase=phase, elapsed_s=elapsed_s, message=message))
 
     @contextmanager
     def meter(self, what: str, total_bytes: int) -> Iterator[Count]:
@@ -81,6 +84,7 @@ class Reporter:
     def show(self, status: RunStatus, phase: Phase) -> None:
         """Where the run is now."""
         now = datetime.now(UTC)
+        self._agent_started = status.started_at or self._agent_started
         # Nobody waits for the deadline of a grading.
         deadline = status.deadline if status.kind is RunKind.AGENT else None
         scored = [s.feedback_pct for s in status.submissions if s.feedback_pct is not None]
@@ -88,7 +92,7 @@ class Reporter:
             Progress(
                 run_id=self.run_id,
                 phase=phase,
-                elapsed_s=self._elapsed(status.started_at or self.started),
+                elapsed_s=self._elapsed(self._agent_started or self.started),
                 remaining_s=(deadline - now).total_seconds() if deadline else None,
                 baseline_pct=status.baseline.feedback_pct if status.baseline else None,
                 best_pct=max(scored, default=None),

@@ -59,5 +59,6 @@ def test_a_setting_that_is_gone_when_a_run_is_taken_up_is_named(settings: Settin
 def test_files_that_others_can_read_are_told(tmp_path: Path) -> None:
     assert is_open_to_others(kept(tmp_path, b"sk", 0o644))
     assert not is_open_to_others(kept(tmp_path, b"sk", 0o600))
+    assert not is_open_to_others(str(tmp_path / "gone"))
     assert not is_open_to_others("OPENAI_API_KEY")
     assert not is_open_to_others("")

@@ -371,6 +371,16 @@ def test_progress_shows_phase_time_left_and_submissions(stage: Stage) -> None:
     assert agent
 
 
+def test_messages_and_states_have_one_clock_once_the_agent_has_started(stage: Stage) -> None:
+    """The run is taken up after an hour, or its baseline took one."""
+    shown: list[Progress] = []
+    reporter = Reporter(RUN_ID, shown.append, ago(3600))
+    reporter.say(Phase.BASELINE, "scored")
+    reporter.show(stage.grader.status_now.model_copy(update={"started_at": ago(20)}), Phase.AGENT)
+    reporter.say(Phase.AGENT, "it goes on")
+    assert [round(one.elapsed_s, -1) for one in shown] == [3600, 20, 20]
+
+
 EARLY = Continuation(min_left_s=10)
 DONE = AgentEnd(EndedBy.FINISHED, 0, "")
 
