@@ -76,6 +76,8 @@ class Upstream:
             return JSONResponse({"error": {"message": "later", "type": "x"}}, int(rest[0]), headers)
         if kind == "quota":
             return JSONResponse({"error": {"message": "no money", "code": "insufficient_quota"}}, 429)
+        if kind == "long":
+            return JSONResponse({**WHOLE["openai-chat"], "padding": "x" * 10_000})
         if kind == "badkey":
             return JSONResponse({"error": {"message": f"bad key {request.headers.get('authorization')}"}}, 401)
         if kind == "echo":

@@ -78,6 +78,7 @@ class AgentApp:
         self._client = client
         self._open: defaultdict[str, set[asyncio.Task[None]]] = defaultdict(set)
         self._rooms: defaultdict[str, Room] = defaultdict(lambda: Room(provided.limits.run_bodies_bytes))
+        self._answers: defaultdict[str, Room] = defaultdict(lambda: Room(provided.limits.run_answers_bytes))
         self._reads_large = asyncio.Lock()
         self._again = Again()
 
@@ -104,6 +105,7 @@ class AgentApp:
         """Cuts the open calls of a run; each has been settled for what it has used when this returns."""
         tasks = self._open.pop(run_id, set())
         self._rooms.pop(run_id, None)
+        self._answers.pop(run_id, None)
         await cut(tasks)
         self._again.forget(run_id)
 
@@ -164,7 +166,7 @@ class AgentApp:
         self._open[run_id].add(task)
         try:
             account.begin()
-            relay = Relay(account, provided.registry, provided.limits, provided.redactor)
+            relay = Relay(account, provided.registry, provided.limits, provided.redactor, self._answers[run_id])
             await relay.run(self._client, request, receive, send)
             if account.is_answered:
                 self._again.note(run_id, request, account.elapsed_s())

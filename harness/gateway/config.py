@@ -61,7 +61,8 @@ class Limits(Frozen):
     body_bytes: Bytes = Field(16 * MIB, description="one request, unpacked")
     run_bodies_bytes: Bytes = Field(48 * MIB, description="requests of a run under way, as sent and unpacked")
     body_s: Seconds = Field(60, description="until a request has come whole")
-    answer_bytes: Bytes = Field(64 * MIB, description="one answer that is not streamed")
+    answer_bytes: Bytes = Field(32 * MIB, description="one answer that is not streamed")
+    run_answers_bytes: Bytes = Field(96 * MIB, description="such answers of a run under way")
     connect_s: Seconds = 10
     silence_s: Seconds = Field(600, description="without a byte from the provider, the first one included")
     call_s: Seconds = Field(3600, description="one call, all attempts together")

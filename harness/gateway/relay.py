@@ -15,7 +15,7 @@ from loguru import logger
 
 from harness.domain.llm import KEY_REFUSED, QUOTA_GONE
 from harness.errors import LlmRefusal
-from harness.gateway.bodies import Receive
+from harness.gateway.bodies import Receive, Room
 from harness.gateway.config import Limits
 from harness.gateway.redaction import Redactor
 from harness.gateway.registry import Registry
@@ -29,14 +29,17 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 PROVIDERS_OWN = (429, 500, 502, 503, 504, 529)
 # The least that clients wait for the head of a stream before they give up.
 SILENT_S = 60.0
+TOO_LARGE = "the answer is larger than this gateway passes on: stream it"
 STOPPED = "the provider gives this run no more answers"
 
 
 class Relay:
     """Carries one call."""
 
-    def __init__(self, account: Account, registry: Registry, limits: Limits, redactor: Redactor) -> None:
+    def __init__(self, account: Account, registry: Registry, limits: Limits, redactor: Redactor, room: Room) -> None:
+        """`room`: for all answers of the run that are not streamed."""
         self._account = account
+        self._room = room
         self._course = account.course
         self._registry = registry
         self._limits = limits
@@ -117,21 +120,36 @@ class Relay:
         await self._send(send_back, {"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _pass_whole(self, answer: Answer, send_back: Send) -> None:
+        with self._room.share() as take:
+            await self._pass_body(await self._whole(answer, take), answer, send_back)
+
+    async def _whole(self, answer: Answer, take: Callable[[int], None]) -> bytes:
+        """The body of an answer; one that is too large was asked for so: it is the agent's."""
         body = bytearray()
-        async for piece in answer.response.aiter_bytes():
-            body += piece
-            if len(body) > self._limits.answer_bytes:
-                raise httpx.ReadError("larger than the cap")
-        value = json_object(bytes(body))
+        try:
+            async for piece in answer.response.aiter_bytes():
+                body += piece
+                take(len(piece))
+                if len(body) > self._limits.answer_bytes:
+                    raise LlmRefusal(400, "invalid_request_error", TOO_LARGE)
+        except LlmRefusal as refusal:
+            self._course.status, self._course.ended = refusal.status, "too_large"
+            self._meter.text_bytes = len(body)
+            self._estimate()
+            raise
+        return bytes(body)
+
+    async def _pass_body(self, body: bytes, answer: Answer, send_back: Send) -> None:
+        value = json_object(body)
         if value is not None:
             self._meter.take(value)
         if not self._meter.is_final:
             # A server that tells no usage is not free: all of its answer is counted as text.
             self._meter.text_bytes = len(body)
         self._finish()
-        self._account.tape.add(bytes(body))
+        self._account.tape.add(body)
         await self._send(send_back, _start(answer.status, {**answer.headers(), "content-length": str(len(body))}))
-        await self._send(send_back, {"type": "http.response.body", "body": bytes(body), "more_body": False})
+        await self._send(send_back, {"type": "http.response.body", "body": body, "more_body": False})
 
     async def _pass_error(self, answer: Answer, error: bytes, send_back: Send) -> None:
         self._course.ended = "provider_error"

@@ -34,8 +34,9 @@ CONFIG_FOLDER, STATE_FOLDER = "/etc/gateway", "/var/lib/gateway"
 CONFIG_NAME, KEY_NAME, PRICES_NAME = "gateway.yaml", "key", "prices.yaml"
 HOST_NAME = "host.docker.internal"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1", "0.0.0.0")
-# Bodies of a run under way take up to 48 MiB, an answer that is not streamed 64.
-RESOURCES = Resources(memory_mb=512, pids=128)
+# At worst: requests 48 MiB, what the one that is read becomes 300, answers that are not streamed 96 and the same for
+# the one that is read, and 4 MiB of each of 64 calls that are kept. An agent must not be able to end it.
+RESOURCES = Resources(memory_mb=1024, pids=128)
 # Engines give containers the host's own settings: with them an agent's container could be a client of a router.
 SYSCTLS = {
     "net.ipv4.ip_forward": "0",

@@ -569,6 +569,22 @@ def test_a_run_has_so_many_calls_and_no_more(provider: Upstream, tmp_path: Path)
         process.end()
 
 
+@pytest.mark.parametrize("limit", ["answer_bytes", "run_answers_bytes"])
+def test_an_answer_that_is_too_large_is_paid_for_and_not_laid_to_the_provider(
+    provider: Upstream, tmp_path: Path, limit: str
+) -> None:
+    process = GatewayProcess(tmp_path / "g", provider.url, **{limit: 1024})
+    process.start()
+    try:
+        process.open_run()
+        assert call(process, "", "long").status_code in (400, 503)
+        (row,) = process.calls()
+        assert (row.detail["ended"], row.detail["given_up"]) == ("too_large", "")
+        assert row.output_tokens > 300
+    finally:
+        process.end()
+
+
 def test_a_slow_sender_is_given_up_and_others_are_served(provider: Upstream, tmp_path: Path) -> None:
     process = GatewayProcess(tmp_path / "g", provider.url, body_s=1)
     process.start()
