@@ -107,13 +107,13 @@ class LlmWatch:
             time.sleep(SETTLE_POLL_S)
         self._read()
         spent = "" if self._spent_at is None else spent_words(self._budget(), self._objects.gateway.usage())
-        given_up = self._tally.given_up()
+        given_up, own = self._tally.given_up(), ""
         if (given_up or self._doubted) and not self._stopped:
             if self._is_answering():
-                given_up = ""
+                given_up, own = "", given_up
             else:
                 self._stopped = self._doubted
-        return LlmEvidence(spent=spent, stopped=self._stopped, given_up=given_up)
+        return LlmEvidence(spent=spent, stopped=self._stopped, given_up=given_up, own=own)
 
     def finish(self) -> None:
         """No more calls and connections; the last are in the record. What cannot be had any more is said, and left."""

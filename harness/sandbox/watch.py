@@ -36,12 +36,14 @@ class LlmEvidence(Frozen):
     """What a run's gateway says of its driver LLM once the agent has ended; words where it is so, else empty.
 
     `spent`: its budget; `stopped`: the provider takes no more calls of anybody's; `given_up`: what became of the last
-    call that was to be answered, if it was not.
+    call that was to be answered, if it was not; `own`: the same of a call that the provider failed at while it answered
+    others, which makes it the agent's doing.
     """
 
     spent: str = ""
     stopped: str = ""
     given_up: str = ""
+    own: str = ""
 
 
 class Evidence(Frozen):
@@ -226,6 +228,8 @@ def _cause(evidence: Evidence, state: ExitState) -> tuple[str, ...]:
 def _traces(evidence: Evidence, state: ExitState) -> list[str]:
     """What else was seen: a limit that was met need not be what ended it."""
     found = []
+    if evidence.llm.own:
+        found.append(f"its last LLM call came to nothing ({evidence.llm.own}) while the provider answered another")
     if state.is_out_of_memory or evidence.oom_events:
         found.append("a process was killed because the memory limit was reached")
     if evidence.is_disk_full:

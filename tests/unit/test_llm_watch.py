@@ -121,14 +121,19 @@ ANSWERS, SILENT = Answering(is_known=True, is_answered=True), Answering(is_known
 
 
 @pytest.mark.parametrize(
-    ("answering", "expected"), [(ANSWERS, ""), (SILENT, "a 500"), (Answering(is_known=False), "a 500")]
+    ("answering", "expected"),
+    [
+        (ANSWERS, LlmEvidence(own="a 500")),
+        (SILENT, LlmEvidence(given_up="a 500")),
+        (Answering(is_known=False), LlmEvidence(given_up="a 500")),
+    ],
 )
-def test_a_last_call_that_a_provider_fell_over_while_it_answers_others_is_the_agents(
-    scene: Scene, answering: Answering, expected: str
+def test_a_last_call_that_a_provider_failed_at_while_it_answers_others_is_the_agents(
+    scene: Scene, answering: Answering, expected: LlmEvidence
 ) -> None:
     scene.gateway.rows = [llm_call(1), llm_call(2, 500, given_up="a 500")]
     scene.gateway.answering = answering
-    assert scene.watch().evidence() == LlmEvidence(given_up=expected)
+    assert scene.watch().evidence() == expected
 
 
 @pytest.mark.parametrize("kind", [QUOTA_GONE, KEY_REFUSED])

@@ -46,6 +46,7 @@ def ended(code, *, oom=False, error="", **evidence):
         (143, {"llm": LlmEvidence(spent="x"), "has_deadline_passed": True}, EndedBy.BUDGET, "x"),
         (1, {"llm": LlmEvidence(stopped="no money", spent="x")}, EndedBy.INFRASTRUCTURE, "no money"),
         (1, {"llm": LlmEvidence(given_up="a 529")}, EndedBy.INFRASTRUCTURE, "came to nothing: a 529; exit code 1"),
+        (1, {"llm": LlmEvidence(own="a 529")}, EndedBy.CRASH, "while the provider answered another"),
         (0, {"llm": LlmEvidence(given_up="a 529")}, EndedBy.INFRASTRUCTURE, "came to nothing: a 529"),
         (137, {"llm": LlmEvidence(given_up="a 529"), "oom": True}, EndedBy.OUT_OF_MEMORY, "came to nothing: a 529"),
         (124, {"llm": LlmEvidence(given_up="a 529"), "has_deadline_passed": True}, EndedBy.DEADLINE, "time was up"),
