@@ -90,6 +90,11 @@ def test_the_model_size_decides_the_batch_and_with_it_the_engine(settings: Setti
     assert small.engine.hash() != large.engine.hash()
 
 
+@pytest.mark.parametrize("benchmark_id", ["arithmetic", "gsm8k"])
+def test_no_model_need_be_named(settings: Settings, benchmark_id: str) -> None:
+    assert draft(RunRequest(agent="noop", task=benchmark_id), settings).model
+
+
 def test_a_data_folder_that_does_not_fit_is_refused_before_anything_is_fetched(
     settings: Settings, tmp_path: Path
 ) -> None:
