@@ -27,6 +27,11 @@ class Prepared:
     is_buffered: bool
     hold: Hold
 
+    @property
+    def most_written(self) -> int:
+        """Tokens that the answer can have."""
+        return most_written(self.facts, self.price)
+
 
 def prepare(route: Route, raw: bytes, run: OpenRun, prices: PriceTable) -> Prepared:
     """The call that `raw`, an unpacked body, asks for.
@@ -55,6 +60,10 @@ def prepare(route: Route, raw: bytes, run: OpenRun, prices: PriceTable) -> Prepa
 
 
 def _hold(facts: CallFacts, size: int, price: Price) -> Hold:
-    read = estimated_tokens(size)
-    written = (facts.max_output_tokens or price.max_output_tokens) * facts.answers
+    read, written = estimated_tokens(size), most_written(facts, price)
     return Hold(read + written, price.worst_case_usd(read, written))
+
+
+def most_written(facts: CallFacts, price: Price) -> int:
+    """Tokens that the answer to a call can have."""
+    return (facts.max_output_tokens or price.max_output_tokens) * facts.answers

@@ -30,6 +30,8 @@ PROVIDERS_OWN = (429, 500, 502, 503, 504, 529)
 # The least that clients wait for the head of a stream before they give up.
 SILENT_S = 60.0
 TOO_LARGE = "the answer is larger than this gateway passes on: stream it"
+# Tokens that models which think unseen write in a second.
+HIDDEN_PER_S = 100
 STOPPED = "the provider gives this run no more answers"
 
 
@@ -201,8 +203,17 @@ class Relay:
     def _estimate(self, *, is_read: bool = True) -> None:
         """The usage of a call that did not come to its end: what was told of it, and an estimate of the rest."""
         if is_read:
-            self._course.usage, self._course.is_estimate = self._meter.settled(len(self._account.prepared.body))
+            bytes_read = len(self._account.prepared.body)
+            self._course.usage, self._course.is_estimate = self._meter.settled(bytes_read, self._hidden_tokens())
         self._free_of_charge()
+
+    def _hidden_tokens(self) -> int:
+        """What can have been thought unseen, and is paid, in a stream that the agent has left before it told."""
+        began_s = self._course.first_byte_s
+        if began_s is None or self._course.ended not in ("agent_left", "closed"):
+            return 0
+        seconds = self._account.elapsed_s() - began_s
+        return min(int(seconds * HIDDEN_PER_S), self._account.prepared.most_written)
 
     def _free_of_charge(self) -> None:
         if not self._account.prepared.hold.is_billed:

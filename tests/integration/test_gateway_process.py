@@ -350,6 +350,23 @@ def test_an_agent_that_leaves_a_stream_pays_for_what_came(
     wait_until(lambda: provider.open_streams == 0, 10)
 
 
+def test_an_agent_that_leaves_a_stream_pays_for_what_may_have_been_thought_unseen(
+    gateway: GatewayProcess, run: str
+) -> None:
+    path, body = body_of("openai-responses", "endless", is_stream=True)
+    for limit in (1000, 20):
+        limited = body | {"max_output_tokens": limit}
+        with gateway.client(TOKEN + run) as client, client.stream("POST", path, json=limited) as reply:
+            began = time.monotonic()
+            for _ in reply.iter_bytes():
+                if time.monotonic() - began > 1:
+                    break
+    wait_until(lambda: len(gateway.calls(run)) == 2, 10)
+    thought, short = (row.output_tokens for row in gateway.calls(run))
+    assert 100 <= thought < 1000
+    assert short < 100
+
+
 def test_an_agent_that_leaves_just_before_the_usage_pays_exactly(gateway: GatewayProcess, run: str) -> None:
     path, body = body_of("anthropic", "slow-stream", is_stream=True)
     with gateway.client(TOKEN + run) as client, client.stream("POST", path, json=body) as reply:

@@ -36,12 +36,12 @@ class Meter(ABC):
     def take(self, value: Body) -> None:
         """Reads one event, or a whole answer."""
 
-    def settled(self, request_bytes: int) -> tuple[Usage, bool]:
-        """The usage, and whether it is an estimate, when no more will come."""
+    def settled(self, request_bytes: int, hidden_tokens: int = 0) -> tuple[Usage, bool]:
+        """The usage, and whether it is an estimate, when no more will come; `hidden_tokens` may be unseen."""
         known = self.usage or Usage()
         if self.is_final and self.usage is not None:
             return known, False
-        written = max(known.output_tokens, estimated_tokens(self.text_bytes))
+        written = max(known.output_tokens, estimated_tokens(self.text_bytes), hidden_tokens)
         read = known.input_tokens or estimated_tokens(request_bytes)
         return replace(known, input_tokens=read, output_tokens=written), True
 
