@@ -208,10 +208,12 @@ def _spend(facts: Facts) -> str:
     llm = facts["llm"]
     if llm is None:
         return ""
-    refused = f" ({llm['refused_calls']} more refused)" if llm["refused_calls"] else ""
+    failed = f"{llm['failed_calls']:,} of them failed" if llm["failed_calls"] else ""
+    refused = f"{llm['refused_calls']:,} more refused" if llm["refused_calls"] else ""
+    told = f" ({', '.join(filter(None, (failed, refused)))})" if failed or refused else ""
     tokens = f"{llm['input_tokens']:,} tokens in, {llm['cached_tokens']:,} of them cached, {llm['output_tokens']:,} out"
     estimated = f", {llm['estimated_calls']} calls estimated" if llm["estimated_calls"] else ""
-    return f"{facts['driver_model']}: {llm['calls']:,} calls{refused}, {tokens}, {cost_words(llm)}{estimated}"
+    return f"{facts['driver_model']}: {llm['calls']:,} calls{told}, {tokens}, {cost_words(llm)}{estimated}"
 
 
 def cost_words(llm: Facts) -> str:

@@ -57,6 +57,7 @@ class LlmWatch:
         self._doubted = ""
         self._is_finished = False
         self._is_price_told = False
+        self._is_failing = False
 
     def start(self) -> None:
         """The gateway answers when this returns. Raises: see `RunObjects.start_gateway`."""
@@ -159,6 +160,7 @@ class LlmWatch:
             for call in calls:
                 self._tally.add(call)
                 self._tell_price(call)
+                self._tell_failing(call)
         for event in gateway.events(0):
             if event.kind == OVER_BUDGET and self._spent_at is None:
                 self._spent_at = time.monotonic()
@@ -190,6 +192,16 @@ class LlmWatch:
                 f"the price of {call.model} is not listed: --budget-usd counts it as the dearest that is; "
                 "HARNESS_LLM_PRICES names a table of your own"
             )
+
+    def _tell_failing(self, call: LlmCall) -> None:
+        """A provider that answers no more, and one that does again: agents may try until their time is up."""
+        given_up = call.detail.get("given_up")
+        if given_up and not self._is_failing:
+            self._is_failing = True
+            self._say(f"an LLM call came to nothing: {given_up}")
+        elif self._is_failing and not given_up and call.http_status < 300:
+            self._is_failing = False
+            self._say("the LLM answers again")
 
     def _budget(self) -> LlmBudget:
         return self._plan.llm.budget if self._plan.llm else LlmBudget()

@@ -197,6 +197,7 @@ class LlmSpend(Frozen):
     """
 
     calls: int = 0
+    failed_calls: int = 0
     refused_calls: int = 0
     input_tokens: int = 0
     cached_tokens: int = 0

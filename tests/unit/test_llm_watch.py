@@ -106,6 +106,16 @@ def test_a_budget_that_counts_a_guessed_price_is_told_once(scene: Scene, detail:
     assert [("not listed" in said, "HARNESS_LLM_PRICES" in said) for said in scene.said] == [(True, True)] * is_told
 
 
+def test_a_provider_that_answers_no_more_and_then_again_is_told(scene: Scene) -> None:
+    watch = scene.watch()
+    down = "the provider cannot be reached"
+    scene.gateway.rows = [llm_call(1), *[llm_call(n, 502, given_up=down) for n in (2, 3)]]
+    watch.look()
+    scene.gateway.rows += [llm_call(4, 402, refused="budget"), llm_call(5)]
+    watch.look()
+    assert scene.said == [f"an LLM call came to nothing: {down}", "the LLM answers again"]
+
+
 @pytest.mark.parametrize(("kind", "words"), [(QUOTA_GONE, "nothing left to spend"), (KEY_REFUSED, "refuses the key")])
 def test_a_provider_at_its_end_stops_the_agent_at_once(scene: Scene, kind: str, words: str, monkeypatch) -> None:
     monkeypatch.setattr(module, "LAST_ACT_S", 1000.0)

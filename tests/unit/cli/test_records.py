@@ -10,11 +10,12 @@ import pytest
 from samples import llm_call
 
 from harness.cli.edge import guarded
-from harness.cli.show import facts_of, show_facts
+from harness.cli.show import _spend, facts_of, show_facts
 from harness.domain.admin import EventIn
 from harness.domain.runs import CONTINUATION
 from harness.home import Home
 from harness.store.database import open_writer
+from harness.store.models import LlmSpend
 from harness.store.records_llm import add_llm_calls
 from harness.store.records_runs import add_event
 
@@ -89,6 +90,12 @@ def test_show_tells_what_the_driver_llm_cost_and_how_often_the_agent_went_on(rec
     assert facts["continuations"] == 1
     assert facts["llm"]["cost_usd"] == pytest.approx(0.1)
     assert facts["llm"]["is_price_listed"] is False
+
+
+def test_calls_that_failed_are_told_beside_those_that_were_refused():
+    spend = LlmSpend(calls=19, failed_calls=12, refused_calls=1, is_price_listed=False)
+    shown = _spend({"llm": spend.model_dump(), "driver_model": "m"})
+    assert shown.startswith("m: 19 calls (12 of them failed, 1 more refused), 0 tokens in")
 
 
 def test_list_shows_runs_newest_first(recorded: Home, graded, later, capsys):
