@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -72,9 +73,14 @@ class Lines(Generic[R]):
         return [row for _, row in self._read(wanted)]
 
     def _write(self, kind: str, row: R) -> None:
+        line = json.dumps({kind: row.model_dump(mode="json")}, separators=(",", ":")).encode() + b"\n"
         # Opened each time: a run that has ended leaves no descriptor behind, whenever the last of it ends.
-        with self._path.open("ab") as file:
-            file.write(json.dumps({kind: row.model_dump(mode="json")}, separators=(",", ":")).encode() + b"\n")
+        with self._path.open("ab", buffering=0) as file:
+            end = file.seek(0, os.SEEK_END)
+            if file.write(line) < len(line):
+                # The disk is full: a later line must not stick to the half of this one, and be lost with it.
+                file.truncate(end)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
         """Every line that is not empty, with its number; one at a time, as how many there are is up to an agent."""

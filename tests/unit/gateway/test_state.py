@@ -5,6 +5,9 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -80,6 +83,27 @@ def test_a_file_cut_at_any_byte_is_taken_up(tmp_path: Path) -> None:
         later.ended(row(3))
         numbers = [found.number for found in rows_of(tmp_path)]
         assert numbers in ([1, 3], [1, 2, 3])
+
+
+@contextmanager
+def no_file_above(size: int) -> Iterator[None]:
+    """As on a disk that is full: of what goes beyond a part is written."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_line_for_which_there_is_no_room_takes_no_other_with_it(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.ended(row(1))
+    size = (tmp_path / "calls.jsonl").stat().st_size
+    with no_file_above(size + 20), pytest.raises(OSError, match="No space"):
+        journal.ended(row(2))
+    journal.ended(row(3))
+    assert [found.number for found in rows_of(tmp_path)] == [1, 3]
 
 
 def test_a_line_that_is_no_call_is_an_error_with_its_place(tmp_path: Path) -> None:
