@@ -14,6 +14,7 @@ from harness.home import Home
 from harness.settings import Settings
 
 MAX_BYTES = 4096
+SHORTEST_KEY = 20
 # Provider -> name of the setting with its key.
 KEY_SETTINGS: Mapping[Provider, str] = {
     "openai": "OPENAI_API_KEY",
@@ -30,7 +31,9 @@ def key_source(provider: Provider, named: Path | None, settings: Settings) -> st
     """
     if named is not None:
         if not named.is_file():
-            raise UsageError(f"the key file {named} is not there", "Give --llm-key-file a file of one line: the key.")
+            # A long name without an ending may be the key itself, put in the place of its file: it is not repeated.
+            name = f" {named}" if named.suffix or len(named.name) < SHORTEST_KEY else ""
+            raise UsageError(f"the key file{name} is not there", "Give --llm-key-file a file of one line: the key.")
         return str(named.resolve())
     kept = kept_key(settings.resolved_home(), provider)
     if kept.exists():

@@ -119,6 +119,9 @@ def test_a_named_key_file_goes_before_the_homes_and_that_before_a_setting(tmp_pa
     named = tmp_path / "named"
     with pytest.raises(UsageError, match="is not there"):
         drafted(settings, agent("openai"), llm_key_file=named)
+    with pytest.raises(UsageError) as refused:
+        drafted(settings, agent("openai"), llm_key_file=tmp_path / "sk-a-key-in-the-place-of-its-file")
+    assert "sk-a-key" not in str(refused.value)
     named.write_text("sk-named")
     assert drafted(settings, agent("openai"), llm_key_file=named).key_from == str(named)
 
