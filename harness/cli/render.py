@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
@@ -52,7 +53,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: st
     all_rows = [list(row) for row in rows]
     texts = [[as_text(value, name) for name, value in zip(columns, row, strict=True)] for row in all_rows]
     widths = [max(len(text) for text in column) for column in zip(columns, *texts, strict=True)]
-    screen = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    screen = _screen()
     if screen is not None and _readable(widths) > screen:
         for row in texts:
             print_facts(dict(zip(columns, row, strict=True)))
@@ -108,12 +109,26 @@ def print_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
 
 
 def print_facts(facts: Mapping[str, Any]) -> None:
-    """Name and value, one pair a line, on stdout; empty values are left out."""
+    """Name and value, one pair a line, on stdout; empty values are left out. A terminal gets no line that is wider
+    than it is, but for a path or an id, which can be copied."""
     width = max((len(name) for name in facts), default=0)
+    room = max(MIN_COLUMN, (_screen() or sys.maxsize) - width - 2)
     for name, value in facts.items():
         if value is not None and value != "":
             # What is told of a checkpoint may have several lines: none of them may look like a fact.
-            print(f"{name:<{width}}  " + f"\n{'':<{width}}  ".join(as_text(value, name).splitlines()))
+            lines = [part for line in as_text(value, name).splitlines() for part in _folded(line, room)]
+            print(f"{name:<{width}}  " + f"\n{'':<{width}}  ".join(lines))
+
+
+def _folded(line: str, room: int) -> list[str]:
+    if len(line) <= room:
+        return [line]
+    return textwrap.wrap(line, room, break_long_words=False, break_on_hyphens=False)
+
+
+def _screen() -> int | None:
+    """How wide the terminal is; None without one."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def say(message: str) -> None:

@@ -179,9 +179,22 @@ def test_a_value_of_several_lines_cannot_pass_for_a_fact(capsys):
     assert [line[:5] for line in lines[1:]] == ["why  ", *[" " * 5] * 4, ""]
 
 
+def test_a_terminal_gets_no_fact_that_is_wider_than_it_is_but_for_a_path(monkeypatch: pytest.MonkeyPatch, capsys):
+    facts = {"finding 1": "no word of it is longer than this line may be, " * 5, "folder": "/home/" + "long/" * 30}
+    render.print_facts(facts)
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    monkeypatch.setattr(render, "_screen", lambda: 60)
+    render.print_facts(facts)
+    *finding, folder = capsys.readouterr().out.splitlines()
+    assert len(finding) > 3
+    assert max(map(len, finding)) <= 60
+    assert all(line.startswith(" " * 11) for line in finding[1:])
+    assert folder.endswith(facts["folder"])
+
+
 def test_what_is_printed_elsewhere_is_made_safe_there():
     """`render` alone prints without another look; every other `print` of the command line has it in the call."""
-    folder, own = Path(render.__file__).parent, {"app.py": "__version__", "transfer.py": "path"}
+    folder, own = Path(render.__file__).parent, {"app.py": "__version__", "transfer.py": "path", "plot.py": "out"}
     unsafe = []
     for path in folder.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
