@@ -21,6 +21,11 @@ EXAMPLES = (
         "select submission_id, state, feedback_pct, final_pct, error_class from v_submissions"
         " where run_id = (select max(run_id) from run where kind = 'agent')",
     ),
+    (
+        "what driver LLMs used",
+        "select agent, model, sum(calls) as calls, sum(input_tokens) as tokens_in, sum(output_tokens) as tokens_out"
+        " from v_llm_spend where calls > 0 group by agent, model",
+    ),
     ("what needs a look", "select * from v_triage"),
 )
 
