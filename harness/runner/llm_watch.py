@@ -29,6 +29,8 @@ ORDINARY_BYTES = 2**18
 MANY_AT_A_TIME = 8
 MANY_IN_A_MINUTE = 120
 A_MINUTE = timedelta(minutes=1)
+# Of a run's time: without an answer for so long at its end, it was the provider's end and not the agent's.
+LONG_SHARE = 0.1
 STOPS = {
     QUOTA_GONE: "the provider's account has nothing left to spend",
     KEY_REFUSED: "the provider refuses the key",
@@ -114,7 +116,8 @@ class LlmWatch:
                 given_up, own = "", given_up
             else:
                 self._stopped = self._doubted
-        return LlmEvidence(spent=spent, stopped=self._stopped, given_up=given_up, own=own)
+        was_out = self._tally.silent_s() >= LONG_SHARE * self._plan.limits.timeout_s
+        return LlmEvidence(spent=spent, stopped=self._stopped, given_up=given_up, own=own, was_out=was_out)
 
     def finish(self) -> None:
         """No more calls and connections; the last are in the record. What cannot be had any more is said, and left."""
@@ -214,6 +217,8 @@ class Tally:
         self.answered = 0
         self._last: LlmCall | None = None
         self._largest_bytes = 0
+        # When the first of the calls since the last answer began, and when the last of them ended.
+        self._silent: tuple[datetime, datetime] | None = None
         # When the latest calls ended.
         self._ends: deque[datetime] = deque(maxlen=MANY_IN_A_MINUTE)
         self._is_in_storm = False
@@ -230,9 +235,15 @@ class Tally:
         if not is_counted or has_left:
             return
         self._last, self._is_in_storm = call, is_fast or beside > MANY_AT_A_TIME
+        self._silent = (self._silent[0] if self._silent else call.at, ended_at)
         if call.http_status < 300 and not detail.get("given_up"):
+            self._silent = None
             self.answered += 1
             self._largest_bytes = max(self._largest_bytes, detail.get("request_bytes", 0))
+
+    def silent_s(self) -> float:
+        """For how long calls had been without an answer when the last one ended."""
+        return (self._silent[1] - self._silent[0]).total_seconds() if self._silent else 0.0
 
     def given_up(self) -> str:
         """What the provider failed to do at the last call; empty where it answered, or may have had reason not to."""

@@ -37,13 +37,14 @@ class LlmEvidence(Frozen):
 
     `spent`: its budget; `stopped`: the provider takes no more calls of anybody's; `given_up`: what became of the last
     call that was to be answered, if it was not; `own`: the same of a call that the provider failed at while it answered
-    others, which makes it the agent's doing.
+    others, which makes it the agent's doing. `was_out`: nothing had been answered for a tenth of the run.
     """
 
     spent: str = ""
     stopped: str = ""
     given_up: str = ""
     own: str = ""
+    was_out: bool = False
 
 
 class Evidence(Frozen):
@@ -203,7 +204,8 @@ def _kind(evidence: Evidence, state: ExitState) -> EndedBy:
     if evidence.llm.spent:
         return EndedBy.BUDGET
     if evidence.has_deadline_passed:
-        return EndedBy.DEADLINE
+        # Command lines go on asking a dead provider until their time is up.
+        return EndedBy.INFRASTRUCTURE if evidence.llm.given_up and evidence.llm.was_out else EndedBy.DEADLINE
     if state.exit_code and not state.error:
         if state.is_out_of_memory or evidence.oom_events:
             return EndedBy.OUT_OF_MEMORY
@@ -219,7 +221,8 @@ def _cause(evidence: Evidence, state: ExitState) -> tuple[str, ...]:
     if llm.stopped or llm.spent:
         return (llm.stopped or llm.spent,)
     if evidence.has_deadline_passed:
-        return ("its time was up",)
+        outage = f"its LLM had been out for long: {llm.given_up}" if llm.given_up and llm.was_out else ""
+        return ("its time was up", outage)
     last_call = f"its last LLM call came to nothing: {llm.given_up}" if llm.given_up else ""
     ending = state.error or _words(state.exit_code)
     return (last_call, ending if state.exit_code else "")

@@ -315,3 +315,19 @@ def test_each_budget_that_is_spent_is_named() -> None:
     assert spent_words(LlmBudget(usd=0.5, tokens=1500, requests=4), used) == (
         "the budget of its driver LLM was spent: 0.5000 of 0.5 USD, 1,500 of 1,500 tokens"
     )
+
+
+def call_at(second: float, number: int, status: int = 200) -> LlmCall:
+    detail = {"given_up": f"a {status}"} if status >= 300 else {}
+    at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=second)
+    return llm_call(number, status, **detail).model_copy(update={"at": at, "seconds": 10.0})
+
+
+def test_a_silence_lasts_from_the_first_call_that_nobody_answered() -> None:
+    tally = Tally()
+    assert tally.silent_s() == 0
+    for call in (call_at(0, 1, 503), call_at(100, 2), call_at(200, 3, 503), call_at(500, 4, 503)):
+        tally.add(call)
+    assert tally.silent_s() == 310
+    tally.add(call_at(600, 5))
+    assert tally.silent_s() == 0

@@ -50,6 +50,13 @@ def ended(code, *, oom=False, error="", **evidence):
         (0, {"llm": LlmEvidence(given_up="a 529")}, EndedBy.INFRASTRUCTURE, "came to nothing: a 529"),
         (137, {"llm": LlmEvidence(given_up="a 529"), "oom": True}, EndedBy.OUT_OF_MEMORY, "came to nothing: a 529"),
         (124, {"llm": LlmEvidence(given_up="a 529"), "has_deadline_passed": True}, EndedBy.DEADLINE, "time was up"),
+        (
+            124,
+            {"llm": LlmEvidence(given_up="a 5", was_out=True), "has_deadline_passed": True},
+            EndedBy.INFRASTRUCTURE,
+            "a 5",
+        ),
+        (124, {"llm": LlmEvidence(was_out=True), "has_deadline_passed": True}, EndedBy.DEADLINE, "time was up"),
         (143, {"llm": LlmEvidence(spent="x"), "is_stop_requested": True}, EndedBy.STOPPED, "on request"),
     ],
 )
