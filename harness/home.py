@@ -67,7 +67,7 @@ class RunFolder:
 
     @property
     def llm_calls(self) -> Path:
-        """What the gateway wrote of this run: `calls.jsonl`, `exchanges/`."""
+        """What the gateway wrote of this run: its calls, and the exchanges with the provider."""
         return self.llm / "runs" / self.path.name
 
     @property
@@ -79,11 +79,6 @@ class RunFolder:
     def native_logs(self) -> Path:
         """Those logs as they were, under their paths below the workspace."""
         return self.trajectory / "native"
-
-    @property
-    def exchanges(self) -> Path:
-        """What the run's gateway keeps of it: calls, and the exchanges with the provider."""
-        return self.llm / "runs" / self.path.name
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ def trajectory_of(home: Home, run_id: str, origin: Origin) -> Trajectory:
     if origin is Origin.NATIVE:
         trajectory = _native(folder, config)
     else:
-        captured = read_exchanges(folder.exchanges, config.name if config else "")
+        captured = read_exchanges(folder.llm_calls, config.name if config else "")
         if captured is None:
             raise UsageError(
                 f"the gateway captured no calls of {run_id}",

@@ -97,7 +97,7 @@ def test_json_is_the_whole_as_atif(run: str, capsys) -> None:
 
 
 def test_from_the_gateway(run: str, own_settings: Home, capsys) -> None:
-    folder = own_settings.run(run).exchanges
+    folder = own_settings.run(run).llm_calls
     folder.parent.mkdir(parents=True)
     captured(folder, "claude")
     assert guarded(["logs", "--trajectory", "--from", "gateway"]) == 0
