@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import BinaryIO
 
 from harness.trajectory.atif import Metrics
-from harness.trajectory.building import Builder, Totals, Turn
+from harness.trajectory.building import Builder, Totals
 from harness.trajectory.lines import objects
 from harness.trajectory.values import JsonObject, arguments, count, dollars, part, parts, text, words
 
@@ -51,11 +51,15 @@ def _assistant(event: JsonObject, builder: Builder) -> None:
 
 def metrics_of(usage: JsonObject) -> Metrics | None:
     """What was read for one message. The log has the count of written tokens at its start only, which is no count."""
+    prompt, cached = _tokens_read(usage)
+    return None if prompt is None else Metrics(prompt_tokens=prompt, cached_tokens=cached)
+
+
+def _tokens_read(usage: JsonObject) -> tuple[int | None, int]:
+    """All that was read, and what of it came from a cache; the log tells the cache's part beside the rest."""
     cached, written = count(usage, "cache_read_input_tokens") or 0, count(usage, "cache_creation_input_tokens") or 0
     read_anew = count(usage, "input_tokens")
-    if read_anew is None:
-        return None
-    return Metrics(prompt_tokens=read_anew + cached + written, cached_tokens=cached)
+    return None if read_anew is None else read_anew + cached + written, cached
 
 
 def _user(event: JsonObject, builder: Builder) -> None:
@@ -82,11 +86,9 @@ def _result(event: JsonObject, builder: Builder) -> None:
     if not index:
         builder.begin_totals()
     usage = part(event, "usage")
-    cached, written = count(usage, "cache_read_input_tokens") or 0, count(usage, "cache_creation_input_tokens") or 0
-    prompt, cost = count(usage, "input_tokens"), dollars(event, "total_cost_usd")
-    prompt = None if prompt is None else prompt + cached + written
-    builder.set_totals(Totals(prompt, count(usage, "output_tokens"), cached, cost))
-    turn: Turn = builder.turn("system", event.get("timestamp"))
+    prompt, cached = _tokens_read(usage)
+    builder.set_totals(Totals(prompt, count(usage, "output_tokens"), cached, dollars(event, "total_cost_usd")))
+    turn = builder.turn("system", event.get("timestamp"))
     turn.note(event="result", **{name: event.get(name) for name in RESULT_FACTS})
     if event.get("is_error"):
         turn.say(text(event, "result"))
