@@ -8,6 +8,7 @@ from harness.trajectory.atif import Metrics
 from harness.trajectory.building import Builder, Turn
 from harness.trajectory.lines import document
 from harness.trajectory.values import JsonObject, arguments, count, dollars, part, parts, text, words
+from harness.trajectory.wire import responses
 
 
 def read(file: BinaryIO, builder: Builder) -> None:
@@ -43,14 +44,7 @@ def _chat(message: JsonObject, turn: Turn) -> None:
 
 def _response(message: JsonObject, turn: Turn) -> None:
     """An answer of the Responses API."""
-    for item in parts(message, "output"):
-        kind = text(item, "type")
-        if kind == "message":
-            turn.say(words(item.get("content")))
-        elif kind == "reasoning":
-            turn.think(words(item.get("summary")) or words(item.get("content")))
-        elif kind == "function_call":
-            turn.call(text(item, "call_id", "id"), text(item, "name"), arguments(item.get("arguments")))
+    responses.answer([message], turn)
     turn.metrics = metrics_of(message, part(message, "usage"))
 
 
