@@ -182,12 +182,13 @@ def _clock(timestamp: str | None) -> str:
 def _tokens(metrics: Metrics | None) -> str:
     if metrics is None:
         return ""
-    told = (
-        (metrics.prompt_tokens, "in"),
-        (metrics.cached_tokens, "cached"),
-        (metrics.completion_tokens, "out"),
-    )
-    return ", ".join(f"{number:,} {name}" for number, name in told if number is not None)
+    return ", ".join(_counted(metrics.prompt_tokens, metrics.cached_tokens, metrics.completion_tokens))
+
+
+def _counted(read: int | None, cached: int | None, written: int | None) -> list[str]:
+    """Those of the numbers of tokens that are known."""
+    told = ((read, "in"), (cached, "cached"), (written, "out"))
+    return [f"{number:,} {name}" for number, name in told if number is not None]
 
 
 def _closing_lines(trajectory: Trajectory, origin: Origin) -> Iterator[str]:
@@ -198,14 +199,9 @@ def _closing_lines(trajectory: Trajectory, origin: Origin) -> Iterator[str]:
         metered = (final.extra or {}).get("metered_by_gateway")
         is_guess = origin is Origin.GATEWAY and metered and not metered["is_price_listed"]
         cost = "" if final.total_cost_usd is None or is_guess else f"{final.total_cost_usd:.4f} USD"
-        sums = (
-            (final.total_prompt_tokens, "in"),
-            (final.total_cached_tokens, "cached"),
-            (final.total_completion_tokens, "out"),
-        )
-        told = [f"{number:,} {name}" for number, name in sums if number is not None] + [cost]
+        sums = _counted(final.total_prompt_tokens, final.total_cached_tokens, final.total_completion_tokens)
         whose = "the agent's log says" if origin is Origin.NATIVE else "of the calls above, metered"
-        yield f"{whose}: {', '.join(filter(None, told)) or 'no tokens'}"
+        yield f"{whose}: {', '.join(filter(None, [*sums, cost])) or 'no tokens'}"
         if metered:
             yield (
                 f"the gateway metered: {metered['input_tokens']:,} in, {metered['cached_tokens']:,} cached,"
