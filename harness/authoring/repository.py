@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from harness.domain.base import Frozen
 from harness.domain.text import shown
 from harness.errors import PrerequisiteError, UsageError
+from harness.regular_file import opened
 from harness.sandbox.process import run_process
 
 CLONE_TIMEOUT_S = 180.0
@@ -141,12 +142,11 @@ def _quotation(path: Path, size: int) -> str:
         return ""
     limit = MAX_TEXT if is_text else MAX_SAMPLE
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with os.fdopen(descriptor, "rb") as file:
-            head = file.read(4 * limit)
+        with opened(path) as file:
+            head = file.read(4 * limit) if file else b""
     except OSError:
         return ""
-    if b"\0" in head:
+    if not head or b"\0" in head:
         return ""
     text = head.decode("utf-8", errors="replace")
     is_whole = len(text) <= limit and len(head) == size

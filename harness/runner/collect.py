@@ -12,7 +12,8 @@ from typing import BinaryIO
 
 from harness.domain.admin import ArtifactIn
 from harness.home import RunFolder
-from harness.runner.hostile_tree import HostileTree, matches, opened_regular
+from harness.regular_file import opened
+from harness.runner.hostile_tree import HostileTree, matches
 
 CHUNK = 2**20
 # Weights are in the snapshot store if they were submitted; caches and links to read-only mounts are not the agent's.
@@ -95,7 +96,7 @@ def _collected(tree: HostileTree, target: Path, name: Path, caps: Caps) -> Kept:
 
 
 def _keep(directory: int, relative: Path, target: Path, name: Path, kept: Kept, caps: Caps) -> bool:
-    with opened_regular(directory, relative.name) as reader:
+    with opened(relative.name, directory) as reader:
         if reader is None:
             return False
         size = os.fstat(reader.fileno()).st_size

@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
 
 MAX_ENTRIES = 200_000
 # Names are the agent's cheapest good: a folder of links can have more of them than the host has memory.
@@ -73,18 +71,6 @@ class HostileTree:
             yield from self._in(child, relative)
         finally:
             os.close(child)
-
-
-@contextmanager
-def opened_regular(directory: int, name: str) -> Iterator[BinaryIO | None]:
-    """The regular file `name` of an open folder; None where it is none (any more), without blocking on a FIFO."""
-    try:
-        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
-    except OSError:
-        yield None
-        return
-    with os.fdopen(descriptor, "rb") as file:
-        yield file if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
 
 
 def matches(path: Path, pattern: str, *, is_folder: bool = False) -> bool:

@@ -11,9 +11,9 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from harness.regular_file import opened
 from harness.trajectory.atif import Metrics, Trajectory
 from harness.trajectory.building import Builder, Turn
-from harness.trajectory.files import opened
 from harness.trajectory.lines import MAX_DOCUMENT, objects
 from harness.trajectory.values import JsonObject, count, dollars, parsed, part, text
 from harness.trajectory.wire import chat, gemini, messages, responses

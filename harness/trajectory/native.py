@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from harness.errors import UsageError
+from harness.regular_file import opened
 from harness.trajectory.atif import Trajectory
 from harness.trajectory.building import Builder
-from harness.trajectory.files import opened
 from harness.trajectory.formats import claude, codex, gemini, mini_swe_agent, opencode, openhands, rdagent
 
 Reader = Callable[[BinaryIO, Builder], None]

@@ -16,6 +16,7 @@ RANKS = {
     "errors": 0,
     "home": 1,
     "domain": 1,
+    "regular_file": 1,
     "settings": 2,
     "checkpoint": 2,
     "statistics": 2,
@@ -59,7 +60,7 @@ OWNERS = {
     "uvicorn": {"gateway", "grader", "hostile_http", "inference", "scorer", "unix_service"},
     "zstandard": {"gateway"},
 }
-PURE = {"errors", "home", "domain", "trajectory"}
+PURE = {"errors", "home", "domain", "regular_file", "trajectory"}
 PURE_THIRD_PARTY = {"pydantic"}
 
 
