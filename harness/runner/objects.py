@@ -11,57 +11,36 @@ from datetime import datetime, timedelta
 from importlib import import_module
 
 from harness.domain.admin import ResourceSampleIn
-from harness.domain.runs import EndedBy, Owner
+from harness.domain.runs import EndedBy
 from harness.domain.specs import RunPlan
 from harness.errors import InfrastructureError
 from harness.home import RunFolder
 from harness.runner.agent_spec import Reach, agent_spec
 from harness.runner.attempt import Attempt
-from harness.runner.eval_modes import runs_programs
 from harness.runner.files import write_whole
 from harness.runner.gateway_client import GatewayClient
 from harness.runner.grader_client import GraderClient
 from harness.runner.run_gateway import RunGateway
+from harness.runner.run_services import RunServices
 from harness.runner.where import Where
 from harness.runner.workspace import lay_out
 from harness.sandbox import reaper, watch
 from harness.sandbox.agent import AgentContainerSpec, create_agent, start_agent
-from harness.sandbox.containers import (
-    ZONE_AGENT,
-    ZONE_EXECUTOR,
-    ZONE_INFERENCE,
-    ZONE_SCORER,
-    find_container,
-    remove_container,
-    stop_container,
-)
+from harness.sandbox.containers import ZONE_AGENT, find_container, remove_container, stop_container
 from harness.sandbox.disk import Quota, QuotaMode
 from harness.sandbox.engine import EngineInfo
 from harness.sandbox.gpus import gpu_use
-from harness.sandbox.hardening import Isolation, agent_user
-from harness.sandbox.last_words import last_words
+from harness.sandbox.hardening import agent_user
 from harness.sandbox.log_stream import LogStream
 from harness.sandbox.networks import RunNetwork, attach_grader, create_run_network, find_run_network
-from harness.sandbox.owner import current_owner
 from harness.sandbox.resources import ResourceMeter
-from harness.sandbox.services import (
-    Service,
-    executor_service,
-    inference_memory_mb,
-    inference_service,
-    scorer_service,
-    start_services,
-    stop_services,
-)
 
-SERVICES_TIMEOUT_S = 120.0
 STOP_GRACE_S = 10
 # Each look at a watched workspace goes through every file.
 WATCH_EVERY_S = 5.0
 # A container whose own timer ended it did so within this of the deadline.
 DEADLINE_SLACK = timedelta(seconds=1)
-ENGINE_FILE, SERVICES_LOG = "engine.json", "services.log"
-SERVICE_ZONES = (ZONE_INFERENCE, ZONE_SCORER)
+ENGINE_FILE = "engine.json"
 # Brings SQLAlchemy with it: imported while Docker makes the container, which takes as long.
 RECORD_MODULE = "harness.runner.record"
 
@@ -94,8 +73,8 @@ class RunObjects:
         self._meter: ResourceMeter | None = None
         self._pids_limit_hits = 0
         self._is_stopped = False
-        self._has_executor = runs_programs(plan.benchmark)
         self._watched_at = 0.0
+        self._services = RunServices(plan, where)
         self._gateway = RunGateway(plan, where) if plan.has_gateway else None
 
     @property
@@ -238,46 +217,12 @@ class RunObjects:
         grader.hand_over(self._plan.run_id, self.folder.workspace)
 
     def has_services(self) -> bool:
-        """Whether all services of the run are up; a death can leave one of them, or one that was never started."""
-        zones = (*SERVICE_ZONES, ZONE_EXECUTOR) if self._has_executor else SERVICE_ZONES
-        found = [find_container(self._client, self._home, self._plan.run_id, zone) for zone in zones]
-        return all(container is not None and watch.is_running(self._client, container) for container in found)
+        """Whether all services of the run are up."""
+        return self._services.are_up()
 
     def start_services(self) -> None:
-        """Inference, scorer and, where a model's programs are run, executor, anew.
-
-        Raises:
-            ServiceUnavailable: one of them does not come up; its last words are in the message.
-        """
-        self.stop_services()
-        plan, home, owner = self._plan, self._home, current_owner()
-        run_id, images, benchmark = plan.run_id, plan.images, plan.benchmark.path
-        services = [
-            self._inference_service(owner),
-            scorer_service(home, run_id, owner, images["scorer"], benchmark, has_executor=self._has_executor),
-        ]
-        if self._has_executor:
-            # First: the scorer's container gets the folder of its socket.
-            services.insert(0, executor_service(home, run_id, owner, images["executor"]))
-        start_services(self._client, home, services, SERVICES_TIMEOUT_S)
-
-    def _inference_service(self, owner: Owner) -> Service:
-        plan = self._plan
-        memory_mb = inference_memory_mb(plan.model.size_bytes, has_gpus=bool(plan.gpus))
-        isolation = Isolation(gpus=plan.gpus, has_cdi_only=self._where.engine.has_cdi_only)
-        return inference_service(self._home, plan.run_id, owner, plan.engine, memory_mb, isolation=isolation)
-
-    def stop_services(self) -> None:
-        """Ends the run's services; they may be gone."""
-        self._keep_last_words()
-        stop_services(self._client, self._home, self._plan.run_id)
-
-    def _keep_last_words(self) -> None:
-        """Of services that ended by themselves, before their containers go."""
-        words = last_words(self._client, self._home, self._plan.run_id)
-        if words:
-            with (self.folder.path / SERVICES_LOG).open("a", encoding="utf-8") as log:
-                log.write(words)
+        """Starts them anew. Raises: see `RunServices.start`."""
+        self._services.start()
 
     def sample(self) -> ResourceSampleIn | None:
         """What the agent uses now; None where that cannot be read."""
@@ -325,7 +270,7 @@ class RunObjects:
             self._log.stop()
         if self._gateway is not None:
             self._gateway.stop()
-        self._keep_last_words()
+        self._services.keep_last_words()
         reaper.remove_run_objects(self._client, self._home, self._plan.run_id)
         if not keep_workspace:
             self.folder.llm_token.unlink(missing_ok=True)
