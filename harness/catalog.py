@@ -6,13 +6,9 @@ import difflib
 import hashlib
 import re
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
 
-import yaml
-from pydantic import BaseModel, ValidationError
-
+from harness.config_file import checked, mapping_in
 from harness.domain.base import Frozen
 from harness.domain.specs import NAME_PATTERN, Agent, AgentConfig, Benchmark, BenchmarkConfig
 from harness.errors import UsageError
@@ -22,11 +18,6 @@ CONFIG_NAME = "config.yaml"
 SMITH_PREFIX = "smith-"
 CACHE_FOLDERS = frozenset({"__pycache__"})
 TEXT_KEYS = frozenset({"name", "version", "description"})
-MAX_CONFIG_BYTES, MAX_CONFIG_NODES = 2**19, 20_000
-# The last ones are what the parser makes of a bad value with a tag, such as `!!int ""`.
-NOT_YAML = (yaml.YAMLError, ValueError, RecursionError, LookupError, AttributeError, TypeError)
-
-Config = TypeVar("Config", bound=BaseModel)
 
 
 class BrokenFolder(Frozen):
@@ -128,7 +119,7 @@ def agent_at(folder: Path) -> Agent:
     """
     if not (folder / CONFIG_NAME).is_file():
         raise UsageError(f"{folder} holds no {CONFIG_NAME}", "Name an agent's folder, or make one: `harness new`.")
-    config = _parse(AgentConfig, folder / CONFIG_NAME, _read(folder / CONFIG_NAME))
+    config = checked(AgentConfig, folder / CONFIG_NAME, mapping_in(folder / CONFIG_NAME))
     start = folder / config.start
     if not start.is_file():
         raise UsageError(f"{folder / CONFIG_NAME}: start names {config.start!r}, which is not there", f"Add {start}.")
@@ -197,7 +188,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _own_benchmark(folder: Path) -> Benchmark:
-    config = _parse(BenchmarkConfig, folder / CONFIG_NAME, _read(folder / CONFIG_NAME))
+    config = checked(BenchmarkConfig, folder / CONFIG_NAME, mapping_in(folder / CONFIG_NAME))
     if config.name != folder.name:
         raise UsageError(
             f"{folder / CONFIG_NAME}: name is {config.name!r}, the folder is {folder.name!r}",
@@ -219,7 +210,7 @@ def _benchmark(benchmark_id: str, folder: Path, config: BenchmarkConfig) -> Benc
 
 def _smith_benchmark(folder: Path) -> Benchmark:
     """A published folder: its id comes from its config's name (or else its own), and unknown keys are ignored."""
-    raw = _read(folder / CONFIG_NAME)
+    raw = mapping_in(folder / CONFIG_NAME)
     known = {key: value for key, value in raw.items() if key in BenchmarkConfig.model_fields and value is not None}
     # `version: 1.0` is a number in YAML.
     known = {
@@ -227,7 +218,7 @@ def _smith_benchmark(folder: Path) -> Benchmark:
         for key, value in known.items()
     }
     known.setdefault("name", folder.name)
-    config = _parse(BenchmarkConfig, folder / CONFIG_NAME, known)
+    config = checked(BenchmarkConfig, folder / CONFIG_NAME, known)
     return _benchmark(SMITH_PREFIX + config.name, folder, config)
 
 
@@ -263,74 +254,10 @@ def _smith_folders(settings: Settings) -> list[Path]:
 def _smith_id(folder: Path) -> str:
     """By the name in its config; by the folder's where that cannot be read, or is no name."""
     try:
-        name = _read(folder / CONFIG_NAME).get("name")
+        name = mapping_in(folder / CONFIG_NAME).get("name")
     except (UsageError, OSError):
         name = None
     return SMITH_PREFIX + (name if isinstance(name, str) and _is_folder_name(name) else folder.name)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file; somebody else may have written it."""
-    # Others can be read without end, or wait for a writer for ever.
-    if not path.is_file():
-        raise UsageError(f"{path} is not a regular file", "Put the file itself into the folder.")
-    if path.stat().st_size > MAX_CONFIG_BYTES:
-        raise UsageError(f"{path} is larger than {MAX_CONFIG_BYTES} bytes", "Keep data out of it.")
-    try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except NOT_YAML as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{path}, line {mark.line + 1}" if mark else str(path)
-        raise UsageError(f"{where}: not valid YAML: {_first_line(error)}", "Correct the file.") from error
-    if not isinstance(raw, dict):
-        raise UsageError(f"{path}: must be a mapping of keys to values", "See an existing config.yaml for the form.")
-    if sum(1 for _ in islice(_nodes(raw), MAX_CONFIG_NODES)) == MAX_CONFIG_NODES:
-        raise UsageError(f"{path}: holds more than {MAX_CONFIG_NODES} values", "Write it without aliases (`*name`).")
-    return raw
-
-
-def _nodes(value: object) -> Iterator[object]:
-    """Everything in `value`, what aliases repeat as often as they do: a few lines of them can mean millions."""
-    open_values = [value]
-    while open_values:
-        yield (value := open_values.pop())
-        if isinstance(value, dict):
-            open_values += [*value.keys(), *value.values()]
-        elif isinstance(value, list | set | tuple):
-            open_values += value
-
-
-def _first_line(error: Exception) -> str:
-    return str(getattr(error, "problem", None) or error).splitlines()[0]
-
-
-def _parse(model: type[Config], path: Path, raw: dict[str, Any]) -> Config:
-    try:
-        return model.model_validate(raw)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "extra_forbidden":
-            parent = model if len(first["loc"]) == 1 else _nested(model, first["loc"][:-1])
-            known = sorted(parent.model_fields)
-            near = difflib.get_close_matches(str(first["loc"][-1]), known, n=1)
-            hint = f"Did you mean {near[0]}? " if near else ""
-            raise UsageError(f"{path}: unknown key {key!r}", f"{hint}Allowed: {', '.join(known)}.") from error
-        if first["type"] == "missing":
-            raise UsageError(f"{path}: the key {key!r} is missing", "Add it.") from error
-        got = f" (it is {first['input']!r})" if len(repr(first["input"])) < 80 else ""
-        raise UsageError(f"{path}: {key}: {first['msg']}{got}", "Correct this key.") from error
-
-
-def _nested(model: type[BaseModel], location: tuple[int | str, ...]) -> type[BaseModel]:
-    """The model at `location` below `model` (list indices skipped), or the last one that can be told."""
-    for part in location:
-        field = model.model_fields.get(str(part))
-        if field is None:
-            continue
-        candidates = [field.annotation, *getattr(field.annotation, "__args__", ())]
-        model = next((c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)), model)
-    return model
 
 
 def _unknown(kind: str, name: str, known: list[str], root: Path) -> UsageError:

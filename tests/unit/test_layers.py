@@ -18,6 +18,7 @@ RANKS = {
     "domain": 1,
     "regular_file": 1,
     "settings": 2,
+    "config_file": 2,
     "checkpoint": 2,
     "statistics": 2,
     "unix_socket": 1,
