@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import uvicorn
 from llm_streams import STREAMS, WHOLE
-from served import wait_until
+from served import served_on_port
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -120,14 +118,6 @@ class Upstream:
 def upstream() -> Iterator[Upstream]:
     """A provider that answers on a free port of loopback."""
     provider = Upstream()
-    options: dict[str, Any] = {"log_level": "critical", "lifespan": "off", "timeout_graceful_shutdown": 1}
-    server = uvicorn.Server(uvicorn.Config(provider.app(), host="127.0.0.1", port=0, **options))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    try:
-        wait_until(lambda: server.started)
-        provider.url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    with served_on_port(provider.app()) as port:
+        provider.url = f"http://127.0.0.1:{port}"
         yield provider
-    finally:
-        server.should_exit = True
-        thread.join(10)

@@ -1,8 +1,9 @@
-"""Real HTTP services on unix sockets for tests: an application in a thread, or a service as its own process."""
+"""Real HTTP services for tests: an application in a thread, on a unix socket or a port, or a service's own process."""
 
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -12,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.applications import Starlette
 
 from harness.unix_socket import listen
 
@@ -27,10 +28,24 @@ def wait_until(condition: Callable[[], bool], timeout_s: float = 60) -> None:
 
 
 @contextmanager
-def served(app: FastAPI, path: Path) -> Iterator[None]:
+def served(app: Starlette, path: Path) -> Iterator[None]:
     """`app` answers on the unix socket at `path`."""
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1))
-    listener = listen(path, 0o600)
+    with _served(app, listen(path, 0o600), "error"):
+        yield
+
+
+@contextmanager
+def served_on_port(app: Starlette, host: str = "127.0.0.1") -> Iterator[int]:
+    """`app` answers on a free port of `host`; it may break on purpose, of which nothing is logged."""
+    listener = socket.create_server((host, 0))
+    with _served(app, listener, "critical"):
+        yield int(listener.getsockname()[1])
+
+
+@contextmanager
+def _served(app: Starlette, listener: socket.socket, log_level: str) -> Iterator[None]:
+    config = uvicorn.Config(app, log_level=log_level, lifespan="off", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     try:

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import uvicorn
-from served import wait_until
+from served import served_on_port
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -63,17 +61,8 @@ class Provider:
     @contextmanager
     def serving(self) -> Iterator[None]:
         """While the block runs it answers, on a free port."""
-        options: dict[str, Any] = {"log_level": "critical", "lifespan": "off", "timeout_graceful_shutdown": 1}
-        server = uvicorn.Server(uvicorn.Config(self.app(), host="0.0.0.0", port=0, **options))
-        thread = threading.Thread(target=server.run, daemon=True)
-        thread.start()
-        try:
-            wait_until(lambda: server.started)
-            self._port = server.servers[0].sockets[0].getsockname()[1]
+        with served_on_port(self.app(), "0.0.0.0") as self._port:
             yield
-        finally:
-            server.should_exit = True
-            thread.join(10)
 
     async def _models(self, _request: Request) -> Response:
         return JSONResponse({"object": "list", "data": [{"id": MODEL, "object": "model"}]})
