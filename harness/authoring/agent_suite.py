@@ -8,10 +8,9 @@ from pathlib import Path
 
 from harness.authoring import agent_checks
 from harness.authoring.agent_image import dockerfile
-from harness.authoring.suite import Tell, not_tried, tried
+from harness.authoring.suite import Tell, not_tried, told, tried
 from harness.authoring.verdicts import CheckResult, Outcome, Skipped, SuiteReport
 from harness.domain.specs import Agent
-from harness.errors import UsageError
 
 FOLDER_CHECKS: dict[str, Callable[[Agent], str | Skipped]] = {
     "description": agent_checks.description,
@@ -28,12 +27,6 @@ FOLDER_CHECKS: dict[str, Callable[[Agent], str | Skipped]] = {
 DOCKER_CHECKS = ("image", "start")
 
 
-def unreadable(folder: Path, error: UsageError) -> SuiteReport:
-    """The report on a folder whose config cannot be read: nothing else can be tried."""
-    failed = CheckResult(name="config", outcome=Outcome.FAILED, what=error.what, fix=error.fix)
-    return SuiteReport(kind="agent", name=folder.name, path=str(folder), checks=(failed,))
-
-
 def check_agent(
     agent: Agent, root: Path, in_docker: Mapping[str, Callable[[Agent], str]] | str, tell: Tell
 ) -> SuiteReport:
@@ -44,11 +37,8 @@ def check_agent(
     Raises:
         InfrastructureError: Docker broke for reasons of its own.
     """
-    results: list[CheckResult] = []
-    for result in _results(agent, root, in_docker):
-        results.append(result)
-        tell(result)
-    return SuiteReport(kind="agent", name=agent.id, path=str(agent.path), checks=tuple(results))
+    results = told(_results(agent, root, in_docker), tell)
+    return SuiteReport(kind="agent", name=agent.id, path=str(agent.path), checks=results)
 
 
 def _results(agent: Agent, root: Path, in_docker: Mapping[str, Callable[[Agent], str]] | str) -> Iterator[CheckResult]:

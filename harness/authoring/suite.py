@@ -1,4 +1,4 @@
-"""The contract suite: what every benchmark folder promises, tried on one folder."""
+"""The contract suite of benchmarks: what every benchmark folder promises, tried on one folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.authoring import data_checks, folder_checks, scoring_checks
 from harness.authoring.data_checks import Prepared
 from harness.authoring.scoring_checks import Subject
 from harness.authoring.scratch import scratch_folder
-from harness.authoring.verdicts import CheckResult, Outcome, Skipped, SuiteReport
+from harness.authoring.verdicts import CheckResult, Kind, Outcome, Skipped, SuiteReport
 from harness.domain.specs import Benchmark
 from harness.errors import EvaluationFailed, PrerequisiteError, UsageError
 from harness.runner.data_sources import Fetcher
@@ -60,10 +60,10 @@ class Workshop(Protocol):
         """The scorer of the folder, up while the block runs."""
 
 
-def unreadable(folder: Path, error: UsageError) -> SuiteReport:
+def unreadable(folder: Path, error: UsageError, kind: Kind = "benchmark") -> SuiteReport:
     """The report on a folder whose config cannot be read: nothing else can be tried."""
     failed = CheckResult(name="config", outcome=Outcome.FAILED, what=error.what, fix=error.fix)
-    return SuiteReport(name=folder.name, path=str(folder), checks=(failed,))
+    return SuiteReport(kind=kind, name=folder.name, path=str(folder), checks=(failed,))
 
 
 def check_folder(benchmark: Benchmark, data_dir: Path | None, workshop: Workshop, tell: Tell) -> SuiteReport:
@@ -72,11 +72,17 @@ def check_folder(benchmark: Benchmark, data_dir: Path | None, workshop: Workshop
     Raises:
         InfrastructureError: Docker, or the scorer, broke for reasons of its own.
     """
-    results: list[CheckResult] = []
-    for result in _results(benchmark, data_dir, workshop):
-        results.append(result)
+    results = told(_results(benchmark, data_dir, workshop), tell)
+    return SuiteReport(name=benchmark.id, path=str(benchmark.path), checks=results)
+
+
+def told(results: Iterable[CheckResult], tell: Tell) -> tuple[CheckResult, ...]:
+    """All results; `tell` has got each when it was there."""
+    found: list[CheckResult] = []
+    for result in results:
+        found.append(result)
         tell(result)
-    return SuiteReport(name=benchmark.id, path=str(benchmark.path), checks=tuple(results))
+    return tuple(found)
 
 
 def _results(benchmark: Benchmark, data_dir: Path | None, workshop: Workshop) -> Iterator[CheckResult]:

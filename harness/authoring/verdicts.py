@@ -7,6 +7,8 @@ from typing import Literal
 
 from harness.domain.base import Frozen
 
+Kind = Literal["benchmark", "agent"]
+
 
 class Outcome(StrEnum):
     """How a check ended."""
@@ -34,7 +36,7 @@ class Skipped(Frozen):
 class SuiteReport(Frozen):
     """All checks of one folder, in their order."""
 
-    kind: Literal["benchmark", "agent"] = "benchmark"
+    kind: Kind = "benchmark"
     name: str
     path: str
     checks: tuple[CheckResult, ...]

@@ -65,7 +65,8 @@ def _benchmark(settings: Settings, name: str, data_dir: Path | None) -> SuiteRep
 
 def _agent(settings: Settings, name: str) -> SuiteReport:
     """What the suite says of an agent; without Docker, of what can be seen without."""
-    from harness.authoring.agent_suite import check_agent, unreadable
+    from harness.authoring.agent_suite import check_agent
+    from harness.authoring.suite import unreadable
     from harness.catalog import agent_at, agent_folder
     from harness.errors import PrerequisiteError, UsageError
     from harness.sandbox.engine import connect
@@ -74,7 +75,7 @@ def _agent(settings: Settings, name: str) -> SuiteReport:
     try:
         agent = agent_at(folder)
     except UsageError as error:
-        report = unreadable(folder, error)
+        report = unreadable(folder, error, "agent")
         tell(report.checks[0])
         return report
     try:
