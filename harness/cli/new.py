@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -100,10 +100,10 @@ def _new_benchmark(settings: Settings, name: str, into: Path | None) -> None:
 
 def _new_agent(settings: Settings, name: str, into: Path | None, protocol: str) -> None:
     from harness.authoring.template_folder import free_folder, write_agent
-    from harness.domain.llm import Provider
+    from harness.domain.llm import PROVIDERS
     from harness.errors import UsageError
 
-    protocols = (NO_LLM, *get_args(Provider))
+    protocols = (NO_LLM, *PROVIDERS)
     if protocol not in protocols:
         raise UsageError(f"no protocol {protocol!r}", f"Give --llm one of: {', '.join(protocols)}.")
     folder = free_folder(into or settings.agents_dir or settings.root / "agents", name)
