@@ -74,11 +74,5 @@ def harness(engine: DockerClient, home: Home, llm: Llm) -> Iterator[Harness]:
     prices.write_text(yaml.safe_dump({"models": {MODEL: PRICE}}))
     harness = Harness(home, folder, home.path.parent / "agents", {"HARNESS_LLM_PRICES": str(prices)})
     harness.agents.mkdir()
-    done = harness.call("up")
-    assert done.returncode == 0, done.stderr
-    try:
+    with harness.up():
         yield harness
-    finally:
-        done = harness.call("down", "--force")
-        harness.call("clean", "--yes")
-    assert done.returncode == 0, done.stderr

@@ -55,12 +55,6 @@ def harness(engine: DockerClient, home: Home) -> Iterator[Harness]:
         for shared in SHARED.glob("*.py"):
             shutil.copyfile(shared, agents / source.name / shared.name)
     harness = Harness(home, folder, agents)
-    done = harness.call("up")
-    assert done.returncode == 0, done.stderr
-    try:
+    with harness.up():
         yield harness
-    finally:
-        done = harness.call("down", "--force")
-        harness.call("clean", "--yes")
-    assert done.returncode == 0, done.stderr
     assert grader_container(engine, home) is None

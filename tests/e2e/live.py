@@ -7,7 +7,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,18 @@ class Harness:
             "PYTHONPATH": str(ROOT),
             **self.settings,
         }
+
+    @contextmanager
+    def up(self) -> Iterator[None]:
+        """Its grader answers while the block runs; afterwards nothing that runs is left."""
+        done = self.call("up")
+        assert done.returncode == 0, done.stderr
+        try:
+            yield
+        finally:
+            done = self.call("down", "--force")
+            self.call("clean", "--yes")
+        assert done.returncode == 0, done.stderr
 
     def call(self, *words: str, timeout_s: float = COMMAND_TIMEOUT_S) -> subprocess.CompletedProcess[str]:
         """One command to its end."""
