@@ -14,6 +14,9 @@ from harness.domain.admin import ArtifactIn
 from harness.home import RunFolder
 from harness.regular_file import opened
 from harness.runner.hostile_tree import HostileTree, matches
+from harness.runner.prompts import DESCRIPTION_NAME, INSTRUCTIONS_NAME
+from harness.runner.workspace import RUN_META
+from harness.sandbox.agent import CONTINUE_NAME, PROMPT_NAME
 
 CHUNK = 2**20
 # Weights are in the snapshot store if they were submitted; caches and links to read-only mounts are not the agent's.
@@ -21,11 +24,11 @@ SKIPPED_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth", ".ckpt")
 SKIPPED_TOP = (
     "models",
     "data",
-    "prompt.md",
-    "continue.md",
-    "description.md",
-    "instructions.md",
-    "run_meta.json",
+    PROMPT_NAME,
+    CONTINUE_NAME,
+    DESCRIPTION_NAME,
+    INSTRUCTIONS_NAME,
+    RUN_META,
     ".home",
 )
 
