@@ -6,14 +6,13 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from harness.domain.admin import ArtifactIn, CloseRun, EventIn, FinishRun, RunStatus, SetPhase, StartClock
+from harness.domain.admin import ArtifactIn, CloseRun, FinishRun, RunStatus, StartClock
 from harness.domain.runs import CONTINUATION, EndedBy, Phase, Verdict
 from harness.domain.specs import RunPlan
 from harness.errors import (
     EvaluationFailed,
     GraderUnavailable,
     HarnessError,
-    InfrastructureError,
     Interrupted,
     meaning_of,
 )
@@ -21,21 +20,16 @@ from harness.runner.attempt import Attempt
 from harness.runner.collect import collect
 from harness.runner.continuation import why_not
 from harness.runner.grader_client import GraderClient
+from harness.runner.grader_link import GraderLink
 from harness.runner.llm_watch import LlmWatch
 from harness.runner.objects import AgentEnd, RunObjects
 from harness.runner.progress import Reporter
 from harness.runner.prompts import prompt_sha256, write_continue
-from harness.runner.service_keeper import ServiceKeeper
 from harness.runner.workspace import clock_copy, write_clock
-from harness.sandbox.owner import current_owner
 
-POLL_S = 1.0
 EXIT_POLL_S = 0.2
-SAMPLE_EVERY_S = 10.0
 # The agent's container ends itself at its deadline (`timeout -k`); the harness steps in only after this.
 DEADLINE_GRACE_S = 20.0
-# A grader that is there and takes no descriptor so many times in a row never will.
-MAX_HAND_OVERS = 30
 ORDER = list(Phase)
 
 
@@ -46,20 +40,11 @@ class Trial:
         self._plan = plan
         self._grader = grader
         self._objects = objects
-        self._reporter = reporter
         self._folder = objects.folder
-        self._phase = Phase.PREPARING
-        self._polled_at = self._sampled_at = 0.0
-        self._services = ServiceKeeper(
-            objects,
-            note=lambda start: self._note("services", start=start),
-            say=lambda message: reporter.say(self._phase, message),
-        )
-        self._llm = LlmWatch(plan, grader, objects, say=lambda message: reporter.say(self._phase, message))
-        self._refused = 0
+        self._link = GraderLink(plan.run_id, grader, objects, reporter)
+        self._llm = LlmWatch(plan, grader, objects, say=self._link.say)
         self._is_grader_missed = False
         self._end: AgentEnd | None = None
-        self._last: RunStatus | None = None
 
     def run(self, start: Phase) -> RunStatus:
         """From phase `start` to the verdict. An interruption stops the run cleanly and keeps everything.
@@ -72,12 +57,11 @@ class Trial:
         try:
             for phase, enter in self._phases():
                 if ORDER.index(phase) >= ORDER.index(start):
-                    self._phase = phase
-                    self._grader.set_phase(self._plan.run_id, SetPhase(phase=phase, owner=current_owner()))
+                    self._link.enter(phase)
                     enter()
-            return self._status()
+            return self._link.status()
         except (Interrupted, KeyboardInterrupt) as error:
-            self.stop(self._phase)
+            self.stop(self._link.phase)
             raise Interrupted(
                 f"run {self._plan.run_id} was stopped", f"Take it up with `harness resume {self._plan.run_id}`."
             ) from error
@@ -99,8 +83,8 @@ class Trial:
 
     def _prepare(self) -> None:
         self._objects.prepare()
-        self._note("workspace", quota=self._objects.quota_mode, size_mb=self._plan.limits.disk_mb)
-        self._note("prompt", sha256=prompt_sha256(self._plan))
+        self._link.note("workspace", quota=self._objects.quota_mode, size_mb=self._plan.limits.disk_mb)
+        self._link.note("prompt", sha256=prompt_sha256(self._plan))
 
     def _baseline(self) -> None:
         status = self._grader.ask_baseline(self._plan.run_id)
@@ -111,13 +95,13 @@ class Trial:
                     "Put right what the message names, then start a new run.",
                 )
             time.sleep(EXIT_POLL_S)
-            status = self._poll()
+            status = self._link.poll()
         kind = "cached" if status.baseline.is_cached else "scored"
         found = f"{status.baseline.final_pct:.1f} % on the items that decide"
         if status.baseline.feedback_pct not in (None, status.baseline.final_pct):
             # What is shown while a run goes on; the two differ, and only one of them is in the headline.
             found += f", {status.baseline.feedback_pct:.1f} % on those of the feedback"
-        self._reporter.say(self._phase, f"baseline {kind}: {found}")
+        self._link.say(f"baseline {kind}: {found}")
 
     def _agent(self) -> None:
         self._objects.prepare()
@@ -134,7 +118,7 @@ class Trial:
         if started_at is None:
             deadline = self._start_agent(attempt)
         else:
-            deadline = self._status().deadline or self._set_clock(started_at, attempt)
+            deadline = self._link.status().deadline or self._set_clock(started_at, attempt)
         self._end = self._follow(deadline)
         while self._is_continued(self._end, deadline):
             self._end = self._follow(deadline)
@@ -152,17 +136,15 @@ class Trial:
     def _is_continued(self, end: AgentEnd, deadline: datetime) -> bool:
         """Whether the agent goes on in a new container, with what is left of its time."""
         left_s = (deadline - datetime.now(UTC)).total_seconds()
-        attempt = Attempt.load(self._folder).continued(self._llm.answered, len(self._status().submissions))
+        attempt = Attempt.load(self._folder).continued(self._llm.answered, len(self._link.status().submissions))
         words = why_not(self._plan, end, attempt, left_s)
         if words is not None:
             if words:
-                self._reporter.say(self._phase, words)
+                self._link.say(words)
             return False
-        self._reporter.say(
-            self._phase, f"the agent ended with {left_s:.0f} s left: it goes on ({attempt.continuation})"
-        )
+        self._link.say(f"the agent ended with {left_s:.0f} s left: it goes on ({attempt.continuation})")
         facts = {"ended_by": end.ended_by.value, "exit_code": end.exit_code, "left_s": round(left_s)}
-        self._note(CONTINUATION, number=attempt.continuation, **facts)
+        self._link.note(CONTINUATION, number=attempt.continuation, **facts)
         attempt.save(self._folder)
         self._objects.remove_agent()
         self._start_part(attempt, deadline)
@@ -171,10 +153,10 @@ class Trial:
     def _start_part(self, attempt: Attempt, deadline: datetime) -> None:
         """A continuation: the clock goes on."""
         left_s = (deadline - datetime.now(UTC)).total_seconds()
-        told = [one.shown_pct for one in self._status().submissions if one.shown_pct is not None]
+        told = [one.shown_pct for one in self._link.status().submissions if one.shown_pct is not None]
         write_continue(self._folder, self._plan, left_s, max(told, default=None))
         self._objects.create_agent(left_s)
-        self._hand_over()
+        self._link.hand_over()
         attempt.started().save(self._folder)
         self._objects.start_agent()
 
@@ -182,11 +164,11 @@ class Trial:
         """An agent works on while the grader is away."""
         try:
             self._llm.send()
-            self._poll()
+            self._link.poll()
             self._is_grader_missed = False
         except GraderUnavailable as error:
             if not self._is_grader_missed:
-                self._reporter.say(self._phase, f"waiting for the grader: {error.what}")
+                self._link.say(f"waiting for the grader: {error.what}")
             self._is_grader_missed = True
 
     def _enforce(self, deadline: datetime) -> None:
@@ -197,15 +179,15 @@ class Trial:
 
     def _start_agent(self, attempt: Attempt) -> datetime:
         """Starts the agent of an attempt, or the part at which the harness died; returns the deadline."""
-        if attempt.is_continuing and (deadline := self._status().deadline) is not None:
+        if attempt.is_continuing and (deadline := self._link.status().deadline) is not None:
             self._start_part(attempt, deadline)
             return deadline
         self._objects.create_agent(self._plan.limits.timeout_s - attempt.used_s)
-        self._note("agent", attempt=attempt.number, used_s=attempt.used_s)
+        self._link.note("agent", attempt=attempt.number, used_s=attempt.used_s)
         # The clock is there before the agent can ask for it, and is set right once Docker says when it started.
         self._set_clock(datetime.now(UTC), attempt)
         # So is its workspace: an agent may hand in something with its first breath.
-        self._hand_over()
+        self._link.hand_over()
         attempt.started().save(self._folder)
         # A run that was stopped and taken up again keeps the start of its first attempt.
         return self._set_clock(self._objects.start_agent(), attempt, is_exact=not attempt.used_s)
@@ -220,17 +202,17 @@ class Trial:
         return deadline
 
     def _finish(self) -> None:
-        status = self._status()
+        status = self._link.status()
         if status.ended_by is None:
             status = self._record_end(self._end or self._last_end(status))
         if status.open_submissions:
             self._objects.prepare()
         while status.open_submissions:
             time.sleep(EXIT_POLL_S)
-            status = self._poll()
+            status = self._link.poll()
 
     def _record_end(self, end: AgentEnd) -> RunStatus:
-        self._reporter.say(self._phase, f"the agent ended: {', '.join(filter(None, (end.ended_by.value, end.detail)))}")
+        self._link.say(f"the agent ended: {', '.join(filter(None, (end.ended_by.value, end.detail)))}")
         return self._grader.finish(
             self._plan.run_id, FinishRun(ended_by=end.ended_by, exit_code=end.exit_code, detail=end.detail)
         )
@@ -257,61 +239,20 @@ class Trial:
             kept = collect(self._folder, self._plan.agent.config.trajectory)
             artifacts = tuple(kept.artifacts)
             if kept.left_out:
-                self._note("left_out", files=kept.left_out)
+                self._link.note("left_out", files=kept.left_out)
         self._grader.close(self._plan.run_id, CloseRun(artifacts=artifacts))
         self._objects.keep_record()
         self._objects.remove(keep_workspace=is_kept)
         if not is_kept:
             self._folder.token.unlink(missing_ok=True)
 
-    def _poll(self) -> RunStatus:
-        """The run's state, at most once in POLL_S; does what the grader needs of the harness."""
-        if self._last is not None and time.monotonic() < self._polled_at + POLL_S:
-            return self._last
-        status = self._status()
-        self._polled_at = time.monotonic()
-        if status.needs_output:
-            self._hand_over()
-        if status.needs_services:
-            self._services.keep(status)
-        self._sample()
-        return status
-
-    def _hand_over(self) -> None:
-        """A grader that has just been started anew may go away again: it asks once more when it is back."""
-        try:
-            self._objects.hand_over(self._grader)
-            self._refused = 0
-        except InfrastructureError as error:
-            self._refused += 1
-            if self._refused >= MAX_HAND_OVERS:
-                raise
-            self._reporter.say(self._phase, f"the grader did not take the workspace: {error.what}")
-
-    def _status(self) -> RunStatus:
-        status = self._last = self._grader.status(self._plan.run_id)
-        self._reporter.show(status, self._phase)
-        return status
-
-    def _note(self, kind: str, **detail: object) -> None:
-        """An event of the record."""
-        self._grader.add_event(self._plan.run_id, EventIn(kind=kind, detail=detail))
-
-    def _sample(self) -> None:
-        if self._phase is not Phase.AGENT or time.monotonic() - self._sampled_at < SAMPLE_EVERY_S:
-            return
-        self._sampled_at = time.monotonic()
-        sample = self._objects.sample()
-        if sample is not None:
-            self._grader.add_sample(self._plan.run_id, sample)
-
     def stop(self, phase: Phase) -> RunStatus:
         """Stops a run that is in `phase`: what runs is ended, what exists is kept; one past its agent is left open.
 
         May be called again where it was broken off.
         """
-        self._phase = phase
-        self._reporter.say(phase, "stopping; everything is kept")
+        self._link.phase = phase
+        self._link.say("stopping; everything is kept")
         # The record of a run whose stop was broken off can say `finishing` already: the mark tells what it was.
         is_marked = Attempt.load(self._folder).stopped_at is not None
         if is_marked or ORDER.index(phase) < ORDER.index(Phase.FINISHING):
@@ -323,7 +264,7 @@ class Trial:
                 self._record_end(self._end)
             self._grader.release(self._plan.run_id)
             self._objects.remove(keep_workspace=True)
-        return self._status()
+        return self._link.status()
 
     def _stop_agent(self) -> None:
         attempt = Attempt.load(self._folder)
@@ -338,7 +279,7 @@ class Trial:
         """Closed with what was scored before; if nothing was, void, unless it is the agent's own doing."""
         is_agents = meaning_of(error).verdict == Verdict.AGENT_FAILED
         ended_by = EndedBy.CRASH if is_agents else EndedBy.INFRASTRUCTURE
-        self._reporter.say(self._phase, f"failed: {error.what}")
+        self._link.say(f"failed: {error.what}")
         detail = str(error)[:2000]
         self._objects.stop_agent(is_requested=False)
         self._grader.finish(self._plan.run_id, FinishRun(ended_by=ended_by, detail=detail))

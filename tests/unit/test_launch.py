@@ -13,6 +13,7 @@ from harness.domain.runs import EndedBy, Owner, Phase, Verdict
 from harness.domain.specs import RunPlan
 from harness.errors import GraderUnavailable, Interrupted, PrerequisiteError, UnknownRun, UsageError
 from harness.home import Home
+from harness.runner import grader_link as link_module
 from harness.runner import launch as launch_module
 from harness.runner import trial as trial_module
 from harness.runner.attempt import Attempt
@@ -65,7 +66,7 @@ class Stage:
         plan = make_plan(self.folder.path, 100)
         plan = plan.model_copy(update={"images": {**plan.images, "grader": "g"}})
         (self.folder.path / PLAN_FILE).write_text(plan.model_dump_json())
-        monkeypatch.setattr(trial_module, "POLL_S", 0.0)
+        monkeypatch.setattr(link_module, "POLL_S", 0.0)
         monkeypatch.setattr(trial_module, "EXIT_POLL_S", 0.0)
         monkeypatch.setattr(launch_module, "GraderClient", lambda home, revive: self.grader)
         monkeypatch.setattr(launch_module, "remove_orphans", lambda *arguments: None)

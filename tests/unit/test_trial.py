@@ -19,6 +19,7 @@ from harness.errors import (
     ServiceUnavailable,
     WorkspaceSpoiled,
 )
+from harness.runner import grader_link as link_module
 from harness.runner import llm_watch as llm_watch_module
 from harness.runner import service_starts as starts_module
 from harness.runner import trial as trial_module
@@ -66,7 +67,7 @@ class InterruptedOnce:
 
 @pytest.fixture
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
-    monkeypatch.setattr(trial_module, "POLL_S", 0.0)
+    monkeypatch.setattr(link_module, "POLL_S", 0.0)
     monkeypatch.setattr(trial_module, "EXIT_POLL_S", 0.0)
     monkeypatch.setattr(starts_module, "FIRST_BACK_OFF_S", 0.0)
     for name in ("POLL_S", "SETTLE_S"):
@@ -184,7 +185,7 @@ def test_a_grader_that_goes_away_again_is_given_the_workspace_when_it_is_back(st
 
 
 def test_a_grader_that_never_takes_the_workspace_is_said_to_do_so(stage: Stage, monkeypatch) -> None:
-    monkeypatch.setattr(trial_module, "MAX_HAND_OVERS", 1)
+    monkeypatch.setattr(link_module, "MAX_HAND_OVERS", 1)
     stage.objects.raises["hand over"] = GraderUnavailable("refused")
     stage.objects.ends_after = 5
     stage.grader.has_cached_baseline = False
