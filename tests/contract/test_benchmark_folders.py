@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import fnmatch
-import importlib.util
 import os
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from process_workshop import ProcessWorkshop
+from standalone import loaded
 
 from harness import catalog
 from harness.authoring.folder_checks import has_extract
@@ -53,13 +53,7 @@ def test_folder_passes_the_contract_suite(benchmark_id: str, tmp_path: Path) -> 
 
 
 def module_of(benchmark_id: str, name: str) -> ModuleType:
-    path = ROOT / "benchmarks" / benchmark_id / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(f"{benchmark_id}_{name}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded(ROOT / "benchmarks" / benchmark_id / f"{name}.py")
 
 
 @pytest.mark.parametrize("benchmark_id", ["arithmetic", "gsm8k"])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import struct
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from standalone import loaded
 
 ROOT = Path(__file__).resolve().parents[2]
 BASE = ROOT / "benchmarks" / "arithmetic" / "models" / "tiny-arith"
@@ -58,9 +58,4 @@ def test_accuracy_is_what_the_documentation_says(weights: Path, low: float, high
 
 
 def _data() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("arithmetic_data", ROOT / "benchmarks" / "arithmetic" / "data.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded(ROOT / "benchmarks" / "arithmetic" / "data.py")

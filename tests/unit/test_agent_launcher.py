@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from conftest import ROOT
+from standalone import loaded
 
 
 @pytest.fixture(scope="module")
 def launcher() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("launch", ROOT / "images" / "agent" / "launch.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded(ROOT / "images" / "agent" / "launch.py")
 
 
 def process(proc: Path, pid: int, parent: int, ticks: int = 0, state: str = "S", name: str = "x") -> None:

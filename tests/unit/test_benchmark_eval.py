@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from pathlib import Path
 from textwrap import indent
 from types import ModuleType
 
 import pytest
+from standalone import loaded
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
 
 def load(benchmark_id: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"{benchmark_id}_eval", BENCHMARKS / benchmark_id / "eval.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded(BENCHMARKS / benchmark_id / "eval.py")
 
 
 GSM8K = load("gsm8k")

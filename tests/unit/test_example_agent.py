@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from standalone import loaded
 
 from harness.domain.specs import FewShot, PromptSpec
 from harness.grader.prompts import build_prompt
@@ -21,13 +20,7 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "agents" / "example"
 
 
 def load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLE / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return loaded(EXAMPLE / f"{name}.py")
 
 
 TASK = load("task")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,18 +12,13 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from standalone import loaded
 
 FOLDER = Path(__file__).resolve().parents[2] / "agents" / "rdagent"
 
 
 def load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"rdagent_shim_{name}", FOLDER / "rdagent_shim" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return loaded(FOLDER / "rdagent_shim" / f"{name}.py")
 
 
 TASK, RECORD, GRADER = load("task"), load("record"), load("grader")

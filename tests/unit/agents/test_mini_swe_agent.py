@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 from pathlib import Path
@@ -10,17 +9,13 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from standalone import loaded
 
 FOLDER = Path(__file__).resolve().parents[3] / "agents" / "mini-swe-agent"
 
 
 def load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"mini_{name}", FOLDER / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded(FOLDER / f"{name}.py")
 
 
 HISTORY, REFUSAL = load("history"), load("refusal")
