@@ -147,3 +147,9 @@ def left_behind(engine: DockerClient, home: Home) -> list[str]:
     loops = [device for device, file in loop_devices().items() if file.is_relative_to(home.path)]
     mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines() if str(home.path) in line]
     return [*containers, *networks, *loops, *mounts]
+
+
+def left_of_runs(engine: DockerClient, home: Home) -> list[str]:
+    """The same without what belongs to the home itself: its grader, and the networks of that and of its gateways."""
+    shared = ("grader", "core", "egress")
+    return [name for name in left_behind(engine, home) if not any(word in name for word in shared)]

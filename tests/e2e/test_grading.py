@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from docker import DockerClient
 
-from tests.e2e.live import ROOT, Harness, await_true, left_behind
+from tests.e2e.live import ROOT, Harness, await_true, left_of_runs
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
 TINY = ROOT / "benchmarks" / "arithmetic" / "models" / "tiny-arith"
@@ -40,11 +40,6 @@ def weakened(folder: Path) -> Path:
     data[8 + length + begin : 8 + length + end] = bytes(end - begin)
     file.write_bytes(data)
     return folder
-
-
-def left_of_gradings(engine: DockerClient, harness: Harness) -> list[str]:
-    """What is left on the machine beside the grader itself, which the other tests need."""
-    return [name for name in left_behind(engine, harness.home) if "grader" not in name and "_core" not in name]
 
 
 def begun(harness: Harness) -> tuple[subprocess.Popen[bytes], Path, str]:
@@ -78,7 +73,7 @@ def test_a_model_is_scored_once_and_again_with_equal_answers(engine: DockerClien
     again = graded(harness, "--model", "tiny-arith", "--no-cache")
     n_items = first["overall"]["n_items"]
     assert (again["agreement"]["n_equal"], again["agreement"]["n_items"]) == (n_items, n_items)
-    assert left_of_gradings(engine, harness) == []
+    assert left_of_runs(engine, harness.home) == []
 
 
 def test_a_checkpoint_is_compared_with_its_base(engine: DockerClient, harness: Harness) -> None:
@@ -88,7 +83,7 @@ def test_a_checkpoint_is_compared_with_its_base(engine: DockerClient, harness: H
     assert report["improvement"]["high"] < 0
     shown = harness.call("show", report["run_id"])
     assert "improvement" in shown.stdout
-    assert left_of_gradings(engine, harness) == []
+    assert left_of_runs(engine, harness.home) == []
 
 
 def test_a_refused_checkpoint_says_why_and_exits_with_1(engine: DockerClient, harness: Harness) -> None:
@@ -98,7 +93,7 @@ def test_a_refused_checkpoint_says_why_and_exits_with_1(engine: DockerClient, ha
     done = harness.call("grade", *TASK, "--model", str(folder), "--base", "tiny-arith")
     assert done.returncode == 1
     assert "evil.py" in done.stdout
-    assert left_of_gradings(engine, harness) == []
+    assert left_of_runs(engine, harness.home) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -109,7 +104,7 @@ def test_an_interruption_leaves_nothing_but_its_record(
     process.send_signal(number)
     assert process.wait(120) == 130, said.read_text()
     assert verdict_of(harness, run_id) == "interrupted"
-    assert left_of_gradings(engine, harness) == []
+    assert left_of_runs(engine, harness.home) == []
 
 
 def test_what_a_killed_one_left_is_tidied_up_by_the_next(engine: DockerClient, harness: Harness) -> None:
@@ -120,7 +115,7 @@ def test_what_a_killed_one_left_is_tidied_up_by_the_next(engine: DockerClient, h
     assert done.returncode == 0, done.stderr
     assert f"grading {run_id} lost its harness" in done.stderr
     assert verdict_of(harness, run_id) == "interrupted"
-    await_true(lambda: not left_of_gradings(engine, harness), what="the end of what it left")
+    await_true(lambda: not left_of_runs(engine, harness.home), what="the end of what it left")
 
 
 def test_no_list_and_no_table_of_runs_has_them(harness: Harness, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from docker import DockerClient
 
-from tests.e2e.live import Harness, left_behind
+from tests.e2e.live import Harness, left_of_runs
 from tests.e2e.siege import FLOOD_DISK_MB, HOSTILE_TIMEOUT_S, Report, Siege, lay_siege
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(1200)]
@@ -469,9 +469,7 @@ def assert_scored(answer: Report) -> None:
 
 
 def test_nothing_of_the_runs_is_left(siege: Siege, engine: DockerClient, harness: Harness) -> None:
-    shared = ("grader", "core", "egress")
-    left = [name for name in left_behind(engine, harness.home) if not any(word in name for word in shared)]
-    assert left == []
+    assert left_of_runs(engine, harness.home) == []
     for outcome in (siege.hostile, siege.flood, siege.immortal, siege.bystander):
         names = {path.name for path in outcome.folder.iterdir()}
         assert not names & {"workspace.img", "fs", ".token"}, names

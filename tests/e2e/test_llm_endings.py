@@ -19,7 +19,7 @@ from docker import DockerClient
 
 from harness.sandbox.compose import grader_container
 from harness.sandbox.containers import ZONE_GATEWAY, find_container
-from tests.e2e.live import Harness, left_behind
+from tests.e2e.live import Harness, left_of_runs
 from tests.e2e.mortal import MortalRun, soon
 from tests.e2e.provider import MODEL, Provider, Step, say
 
@@ -145,9 +145,7 @@ def test_every_call_is_in_the_record(endings: dict[str, Ended], name: str) -> No
 
 
 def test_nothing_of_the_runs_is_left(endings: dict[str, Ended], engine: DockerClient, harness: Harness) -> None:
-    shared = ("grader", "core", "egress")
-    left = [name for name in left_behind(engine, harness.home) if not any(word in name for word in shared)]
-    assert left == []
+    assert left_of_runs(engine, harness.home) == []
     ids = {ended.facts["run_id"] for ended in endings.values()}
     assert {run_id for run_id in ids if is_alive(run_id)} == set()
 
