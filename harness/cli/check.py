@@ -114,9 +114,9 @@ def checked(settings: Settings, folder: Path, data_dir: Path | None, place: Work
 
 def tell(result: CheckResult) -> None:
     """One line on stderr when a check has ended, and what to do if it failed."""
-    render.say(render.without_escapes(f"{MARKS[result.outcome]:<7} {result.name:<12} {result.what}"))
+    render.say(f"{MARKS[result.outcome]:<7} {result.name:<12} {result.what}")
     if result.fix:
-        render.say(render.without_escapes(f"{'':<20} fix: {result.fix}"))
+        render.say(f"{'':<20} fix: {result.fix}")
 
 
 @contextmanager

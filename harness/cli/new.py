@@ -135,7 +135,7 @@ def _draft(settings: Settings, folder: Path, source: str, wish: _Wish) -> None:
             digest=digest,
             endpoint=endpoint,
             check=lambda draft: checked(settings, draft, data_dir, place),
-            say=lambda text: render.say(render.without_escapes(text)),
+            say=render.say,
         )
         report = drafting.run(wish.repairs)
     render.say(f"the draft and its report are in {folder}; read every file, {REPORT} first")

@@ -36,7 +36,7 @@ def showing_run() -> Iterator[Sink]:
 def show_build(event: BuildEvent) -> None:
     """One line per step of an image that a run needs."""
     if event.kind != "log":
-        render.say(f"image {event.zone}: {render.without_escapes(event.text)}")
+        render.say(f"image {event.zone}: {event.text}")
 
 
 def line_of(progress: Progress) -> str:
