@@ -37,7 +37,7 @@ def llm_budget(llm: DriverLlm) -> str:
     return f"LLM (`{llm.model}`): {named or 'no limit, but all of it is counted'}.{spent}"
 
 
-def shown_score(protocol: Protocol) -> str:
+def feedback(protocol: Protocol) -> str:
     """What the score in a reply is measured on, and which submission the run is judged by."""
     if protocol is Protocol.PAPER:
         return "The score is that of all hidden items; the best one is the run's result."

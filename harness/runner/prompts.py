@@ -10,7 +10,7 @@ from harness.domain.specs import OPENCOMPASS_VERSION, EvalMode, NetworkPolicy, P
 from harness.home import Home, RunFolder
 from harness.runner.engines import engine_bytes
 from harness.runner.files import write_whole
-from harness.runner.plan_words import budget, hardware, more_rules, network, shown_score, span
+from harness.runner.plan_words import budget, feedback, hardware, more_rules, network, span
 from harness.sandbox.agent import CONTINUE_NAME, PROMPT_NAME, model_path
 
 DESCRIPTION_NAME, INSTRUCTIONS_NAME = "description.md", "instructions.md"
@@ -95,7 +95,7 @@ def instructions(plan: RunPlan, engine_bytes: int | None = None) -> str:
         exposed="".join(f"\n| `{name}` | a file of the benchmark |" for name in exposed),
         hardware=hardware(plan, engine_bytes),
         network=network(plan),
-        feedback=shown_score(plan.protocol),
+        feedback=feedback(plan.protocol),
         budget=_listed(budget(plan)),
         open_data=", or general data from the hosts above" if plan.network is NetworkPolicy.ALLOWLIST else "",
         more_rules="".join(f"- {rule}\n" for rule in more_rules(plan)),
