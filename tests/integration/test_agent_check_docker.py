@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from built_images import built_image
+from leftovers import nothing_is_left
 
 from harness.cli.edge import guarded
 from harness.home import Home
@@ -34,17 +35,6 @@ def folder_with(tmp_path: Path, **files: str) -> str:
         (folder / name).write_text(content)
         (folder / name).chmod(0o755)
     return str(folder)
-
-
-def nothing_is_left(home: Home) -> None:
-    from harness.sandbox.engine import connect
-
-    client = connect()
-    try:
-        assert client.api.containers(all=True, filters={"label": f"harness.home={home.label}"}) == []
-    finally:
-        client.close()
-    assert not [path for path in home.cache.iterdir() if path.name.startswith("check-")]
 
 
 def test_a_shipped_agent_passes(own_settings: Home, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ import pytest
 from built_images import ROOT, built_image
 from chat_server import chat_server
 from drafts import CURIOUS_EVAL, GOOD, good
+from leftovers import nothing_is_left
 
 from harness.cli.edge import guarded
 from harness.home import Home
@@ -20,18 +21,6 @@ pytestmark = pytest.mark.docker
 @pytest.fixture(autouse=True)
 def images() -> None:
     built_image("scorer")
-
-
-def nothing_is_left(home: Home) -> None:
-    from harness.sandbox.engine import connect
-
-    client = connect()
-    try:
-        assert client.api.containers(all=True, filters={"label": f"harness.home={home.label}"}) == []
-    finally:
-        client.close()
-    assert not list((home.sockets / "runs").iterdir())
-    assert not [path for path in home.cache.iterdir() if path.name.startswith("check-")]
 
 
 def test_a_shipped_benchmark_passes_in_its_containers(own_settings: Home, capsys: pytest.CaptureFixture[str]) -> None:
