@@ -196,7 +196,7 @@ class Relay:
             await send_back(message)
 
     def _finish(self) -> None:
-        self._course.ended = "agent_left" if self._has_left else "complete"
+        self._course.ended, self._course.is_whole = "agent_left" if self._has_left else "complete", True
         self._course.usage, self._course.is_estimate = self._meter.settled(len(self._account.prepared.body))
         self._free_of_charge()
 

@@ -40,6 +40,8 @@ class Course:
     first_byte_s: float | None = None
     usage: Usage = field(default_factory=Usage)
     is_estimate: bool = False
+    # The answer was read to its end, whether the agent stayed for the last bytes or not.
+    is_whole: bool = False
     # What the provider failed to do, after all attempts; empty where it answered, or refused the call for what it was.
     given_up: str = ""
     answer_headers: dict[str, str] = field(default_factory=dict)
@@ -66,7 +68,7 @@ class Account:
     @property
     def is_answered(self) -> bool:
         """Whether it was paid for, and answered to its end."""
-        return self.prepared.hold.is_billed and self.course.ended == "complete" and self.course.status < 300
+        return self.prepared.hold.is_billed and self.course.is_whole and self.course.status < 300
 
     def begin(self) -> None:
         """Writes down what the call may come to, before it goes out."""

@@ -33,6 +33,8 @@ class Step(Frozen):
     code: str = ""
     is_cut: bool = False
     hang_s: float = 0
+    # Requests no larger than the first one are answered as that was: what fails is what the agent has made of them.
+    is_for_larger: bool = False
 
 
 def say(*orders: dict[str, Any], **more: Any) -> Step:
@@ -47,6 +49,7 @@ class Provider:
         self._port = 0
         self.asked: Counter[str] = Counter()
         self.largest: Counter[str] = Counter()
+        self._first: dict[str, int] = {}
 
     def url(self, name: str) -> str:
         return f"http://localhost:{self._port}/s/{name}/v1"
@@ -71,6 +74,9 @@ class Provider:
         name, body = str(request.path_params["name"]), await request.body()
         script = self._scripts[name]
         step = script[min(self.asked[name], len(script) - 1)]
+        if step.is_for_larger and len(body) <= self._first[name]:
+            step = script[0]
+        self._first.setdefault(name, len(body))
         self.asked[name] += 1
         self.largest[name] = max(self.largest[name], len(body))
         if step.hang_s:

@@ -75,8 +75,14 @@ CASES = {
         (Step(status=429), Step(status=429), Step(status=503), say(SUBMIT, END)), "graded", "finished", calls=1
     ),
     "cut": Case((say(), Step(is_cut=True)), "infra_void", "infrastructure", "broke off its answer", calls=2),
-    # All attempts at the agent's last request fail, and then the provider is asked its first one again.
-    "crafted": Case((say(), *[Step(status=500)] * 6, say()), "agent_failed", "crash", "answered another", calls=2),
+    # Every attempt at the agent's last request fails, and then the provider is asked its first one again.
+    "crafted": Case(
+        (say({"do": "talk", "bytes": 3000}), Step(status=500, is_for_larger=True)),
+        "agent_failed",
+        "crash",
+        "answered another",
+        calls=2,
+    ),
     "own_fault": Case((say(), Step(status=400)), "agent_failed", "crash", "exit code 1", calls=2),
     "large_prompt": Case(
         (say({"do": "talk", "bytes": 300_000}), say(SUBMIT, END)), "graded", "finished", calls=2
