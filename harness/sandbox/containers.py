@@ -15,6 +15,8 @@ ZONE_INFERENCE = "inference"
 ZONE_SCORER = "scorer"
 ZONE_EXECUTOR = "executor"
 ZONE_DATA = "data"
+# What scores a run's submissions; started anew together.
+SERVICE_ZONES = (ZONE_INFERENCE, ZONE_SCORER, ZONE_EXECUTOR)
 ZONE_GATEWAY = "gateway"
 
 

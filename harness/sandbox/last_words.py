@@ -5,11 +5,10 @@ from __future__ import annotations
 from docker import DockerClient
 
 from harness.home import Home
-from harness.sandbox.containers import ZONE_EXECUTOR, ZONE_INFERENCE, ZONE_SCORER, find_container
+from harness.sandbox.containers import SERVICE_ZONES, find_container
 from harness.sandbox.engine import log_tail
 from harness.sandbox.watch import exit_state
 
-SERVICE_ZONES = (ZONE_INFERENCE, ZONE_SCORER, ZONE_EXECUTOR)
 LINES = 200
 
 

@@ -21,6 +21,7 @@ from harness.domain.specs import EngineSpec
 from harness.errors import ServiceUnavailable
 from harness.home import SOCKET_DIR_MODE, Home
 from harness.sandbox.containers import (
+    SERVICE_ZONES,
     ZONE_EXECUTOR,
     ZONE_INFERENCE,
     ZONE_SCORER,
@@ -167,7 +168,7 @@ def start_services(client: DockerClient, home: Home, services: list[Service], ti
 
 def stop_services(client: DockerClient, home: Home, run_id: str) -> None:
     """Removes the run's service containers; they may be gone."""
-    for zone in (ZONE_INFERENCE, ZONE_SCORER, ZONE_EXECUTOR):
+    for zone in SERVICE_ZONES:
         container = find_container(client, home, run_id, zone)
         if container is not None:
             remove_container(client, container)
